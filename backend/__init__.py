@@ -1,0 +1,1 @@
+"""Everything outside the terminal: the cloud, ssh, runs, logs, the journal."""

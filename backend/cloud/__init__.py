@@ -1,0 +1,1 @@
+"""The Cloud TPU API: client, watch, errors, equivalents."""

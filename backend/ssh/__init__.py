@@ -1,0 +1,1 @@
+"""SSH: connections, routes, keys, host keys."""

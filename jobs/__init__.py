@@ -1,0 +1,1 @@
+"""What runs on slices, and the arithmetic of it."""

@@ -1,0 +1,1 @@
+"""Programs that are shipped to workers: the standard library and jax, nothing of this project."""

@@ -1,0 +1,1 @@
+"""The terminal: what the operator sees and presses."""

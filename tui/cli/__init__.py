@@ -1,0 +1,1 @@
+"""The headless twin: one file a verb, on the same backend, without textual."""

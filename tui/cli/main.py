@@ -1,0 +1,108 @@
+"""`slicetower`: reads the verb, imports that verb's file alone, turns errors into sentences and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from backend.outcomes import ExitCode, OperatorError
+
+VERBS: dict[str, tuple[str, str]] = {
+    "demo": ("tui.cli.demo", "the console on a simulated Cloud TPU"),
+    "sim": ("tui.cli.sim", "serve a simulated Cloud TPU, inject faults into it"),
+    "qr": ("tui.cli.qr", "queued resources: list, describe, create, delete, reset, recreate, wait"),
+    "fleet": ("tui.cli.fleet", "the fleet as plain text, once"),
+    "operations": ("tui.cli.operations", "long-running operations: list, describe, cancel"),
+    "run": ("tui.cli.run", "run a command on workers"),
+    "runs": ("tui.cli.runs", "runs: list, show, stop, retry"),
+    "logs": ("tui.cli.logs", "the logs of a run"),
+    "copy": ("tui.cli.copy", "copy files to or from workers"),
+    "shell": ("tui.cli.shell", "an interactive shell on one worker"),
+    "check": ("tui.cli.check", "devices, versions, disks and holders of every worker"),
+    "bench": ("tui.cli.bench", "sharding benchmarks: run, sweep, list, compare, export"),
+    "preflight": ("tui.cli.preflight", "compile the benchmark for a real topology, without a TPU"),
+    "setup": ("tui.cli.setup", "a venv with jax on every worker"),
+    "free": ("tui.cli.free", "stop what holds the TPU"),
+    "forward": ("tui.cli.forward", "forward a port of one worker"),
+    "doctor": ("tui.cli.doctor", "check this machine: configuration, credentials, keys, terminal"),
+    "locate": ("tui.cli.locate", "where configuration, themes, journal and logs are"),
+}
+"""Verb -> (module with `add_arguments(parser)` and `main(arguments) -> int`, one line of help)."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options that stand before the verb."""
+    listing = "\n".join(f"  {verb:<11} {line}" for verb, (_, line) in VERBS.items())
+    parser = argparse.ArgumentParser(
+        prog="slicetower",
+        description="The control tower for Cloud TPU Multislice. Without a verb: the console.",
+        epilog=f"verbs:\n{listing}\n\n`slicetower VERB --help` explains each.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--context", metavar="NAME", help="a context of the configuration")
+    which.add_argument("--context-file", metavar="FILE", help="a context file, such as the simulator writes")
+    parser.add_argument("--read-only", action="store_true", help="refuse everything that changes something")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument("verb", nargs="?", metavar="VERB")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs one verb and returns its exit code; every expected error has become a sentence on stderr."""
+    parser = build_parser()
+    arguments = parser.parse_args(list(argv))
+    if arguments.version:
+        from importlib.metadata import version
+
+        print(f"slicetower {version('slicetower')}")
+        return ExitCode.OK
+    if arguments.verb is None:
+        module_name, rest = "tui.cli.console", []
+    elif arguments.verb in VERBS:
+        module_name, rest = VERBS[arguments.verb][0], arguments.rest
+    else:
+        import difflib
+
+        near = difflib.get_close_matches(arguments.verb, VERBS, n=3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "`slicetower --help` lists the verbs."
+        raise OperatorError(f"There is no verb '{arguments.verb}'.", hint)
+    module = importlib.import_module(module_name)
+    verb_parser = argparse.ArgumentParser(prog=f"slicetower {arguments.verb or ''}".strip())
+    module.add_arguments(verb_parser)
+    verb_arguments = verb_parser.parse_args(rest)
+    for name in ("context", "context_file", "read_only"):
+        setattr(verb_arguments, name, getattr(arguments, name))
+    return int(module.main(verb_arguments))
+
+
+def report(error: OperatorError) -> int:
+    """Prints an error for people on stderr and returns its exit code."""
+    print(f"slicetower: {error.what}", file=sys.stderr)
+    if error.cure:
+        print(f"  {error.cure}", file=sys.stderr)
+    if error.raw and error.raw not in error.what:
+        print(f"  the original text: {error.raw}", file=sys.stderr)
+    return int(error.exit_code)
+
+
+def run() -> None:
+    """The console script."""
+    try:
+        code = main(sys.argv[1:])
+    except OperatorError as error:
+        code = report(error)
+    except KeyboardInterrupt:
+        code = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our stdout went away (| head); nobody is left to tell.
+        sys.stderr.close()
+        code = ExitCode.OK
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()
