@@ -1,0 +1,1 @@
+"""The Textual application: opened by `slicetower` without a verb."""
