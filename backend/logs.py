@@ -1,0 +1,490 @@
+"""Logs as they are: raw bytes on disk, an index of when they came, and a bounded part of them in memory.
+
+Nothing is parsed while bytes arrive: a flood costs a write, a count of newlines and a place in a ring. Lines are cut and
+pass the gate when somebody looks at them. The file of a worker holds exactly the bytes that its command wrote, so its
+size is the offset from which a lost connection resumes.
+
+Beside `NAME.log` lies `NAME.idx`: fixed records of (offset, lines before it, arrival, stream), one a chunk, from which a
+line beyond the ring, or a moment in time, is found without reading the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import time
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from backend.sanitize import TAIL_LIMIT, plain, safe_line
+
+RING_BYTES_TOTAL = 96 * 1024 * 1024
+"""Shared by all open logs: 1,024 workers get 96 KiB each, 64 get the most."""
+RING_BYTES_LEAST = 32 * 1024
+RING_BYTES_MOST = 1024 * 1024
+COALESCE_BYTES = 4 * 1024
+"""Chunks smaller than this that arrive together become one, so that a slow log costs few objects."""
+COALESCE_S = 0.1
+HISTORY_BLOCKS = 8
+"""Blocks of lines read back from disk that are kept: a reader who scrolls up reads each once."""
+HISTORY_BLOCK_BYTES = 256 * 1024
+
+INDEX_RECORD = struct.Struct("<QQdB7x")
+"""offset in bytes, newlines before it, arrival in Unix seconds, stream (1 stdout, 2 stderr)."""
+
+_ERROR = re.compile(
+    rb"\b(?:error|fatal|traceback|exception|critical|panic|aborted|segmentation fault)\b|\w(?:Error|Exception):|^[EF]\d{4} ",
+    re.IGNORECASE,
+)
+_WARNING = re.compile(rb"\bwarn(?:ing)?\b|^W\d{4} |\bdeprecat", re.IGNORECASE)
+
+
+def level_of(raw: bytes) -> str:
+    """`error`, `warning` or the empty string: what a line claims of itself, by its words or its glog letter."""
+    if _ERROR.search(raw):
+        return "error"
+    return "warning" if _WARNING.search(raw) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line, already through the gate."""
+
+    number: int
+    """Absolute, from 0; trimming the ring never changes it."""
+    text: str
+    """With SGR colours."""
+    at: float
+    """Arrival in Unix seconds, of the chunk that brought it."""
+    level: str = ""
+    source: str = ""
+    """The worker's address in a merged log; empty in its own."""
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Whole lines that arrived together."""
+
+    first_line: int
+    data: bytes
+    """Without the newline of its last line."""
+    at: float
+    count: int
+    lines: list[bytes] | None = field(default=None)
+
+    def line(self, number: int) -> bytes:
+        if self.lines is None:
+            self.lines = self.data.split(b"\n")
+        return self.lines[number - self.first_line]
+
+
+class WorkerLog:
+    """The log of one worker in one run: append-only bytes, readable by absolute line number.
+
+    Args:
+        path: `NAME.log`; made private (0600) with its folder when missing. What is there already is continued.
+        ring_bytes: How much of the end is kept in memory.
+        writable: False opens it for reading alone, as a second console does.
+    """
+
+    def __init__(self, path: Path, *, ring_bytes: int = RING_BYTES_MOST, writable: bool = True) -> None:
+        self.path = path
+        self.ring_bytes = ring_bytes
+        self.version = 0
+        self.last_at = 0.0
+        self._chunks: deque[_Chunk] = deque()
+        self._ring_size = 0
+        self._tail = b""
+        self._lines = 0
+        self._history: OrderedDict[int, list[bytes]] = OrderedDict()
+        self._index_path = path.with_suffix(".idx")
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT if writable else os.O_RDONLY
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._file = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        self._index = os.open(self._index_path, (flags if writable else os.O_RDWR | os.O_CREAT) | os.O_CLOEXEC, 0o600)
+        self.size = 0
+        self._records = 0
+        self._indexed_at = 0.0
+        self._indexed_stream = 0
+        self._indexed_offset = 0
+        self._load(writable)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def append(self, data: bytes, *, at: float | None = None, stream: int = 1) -> None:
+        """Writes bytes as they came. Disk first: what is in memory is on disk already.
+
+        Raises:
+            OSError: The disk is full or gone; nothing of `data` counts as received then.
+        """
+        if not data:
+            return
+        arrived = time.time() if at is None else at
+        self._write(data)
+        fresh = (
+            stream != self._indexed_stream
+            or arrived - self._indexed_at > COALESCE_S
+            or self.size - self._indexed_offset >= HISTORY_BLOCK_BYTES
+        )
+        if fresh:
+            os.write(self._index, INDEX_RECORD.pack(self.size, self._lines, arrived, stream))
+            self._records += 1
+            self._indexed_at, self._indexed_stream, self._indexed_offset = arrived, stream, self.size
+        self.size += len(data)
+        self._take(data, arrived)
+        self.last_at = arrived
+        self.version += 1
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        written = 0
+        try:
+            while written < len(view):
+                written += os.write(self._file, view[written:])
+        except OSError:
+            if written:
+                os.ftruncate(self._file, self.size)
+            raise
+
+    def _take(self, data: bytes, at: float) -> None:
+        end = data.rfind(b"\n")
+        if end < 0:
+            self._tail += data
+            if len(self._tail) > 2 * TAIL_LIMIT:
+                # The line goes on, on disk; of what is shown, its newest part is enough.
+                self._tail = self._tail[-TAIL_LIMIT:]
+            return
+        whole = self._tail + data[:end]
+        self._tail = data[end + 1 :][-TAIL_LIMIT:]
+        count = data.count(b"\n")
+        last = self._chunks[-1] if self._chunks else None
+        if last is not None and len(last.data) < COALESCE_BYTES and at - last.at <= COALESCE_S:
+            last.data = b"%b\n%b" % (last.data, whole)
+            last.count += count
+            last.lines = None
+            self._ring_size += len(whole) + 1
+        else:
+            self._chunks.append(_Chunk(self._lines, whole, at, count))
+            self._ring_size += len(whole)
+        self._lines += count
+        while self._ring_size > self.ring_bytes and len(self._chunks) > 1:
+            self._ring_size -= len(self._chunks.popleft().data)
+
+    # -- opening what is there ---------------------------------------------------------------------------------------
+
+    def _load(self, writable: bool) -> None:
+        """Counts the lines on disk by the index, mends an index that a crash left short, and fills the ring."""
+        size = os.fstat(self._file).st_size
+        self._records = os.fstat(self._index).st_size // INDEX_RECORD.size
+        while self._records and self._record(self._records - 1)[0] > size:
+            self._records -= 1
+        if writable:
+            os.ftruncate(self._index, self._records * INDEX_RECORD.size)
+        offset, lines, at, _ = self._record(self._records - 1) if self._records else (0, 0, 0.0, 1)
+        modified = os.fstat(self._file).st_mtime
+        self.last_at = max(at, modified) if size else 0.0
+        total = lines + self._count_newlines(offset, size)
+        start = max(0, size - self.ring_bytes)
+        if start:
+            first = self._find_newline(start, size)
+            start = size if first is None else first + 1
+        self.size = size
+        self._lines = total - self._count_newlines(start, size)
+        if size > start:
+            self._take(os.pread(self._file, size - start, start), self.last_at)
+
+    def _count_newlines(self, start: int, end: int) -> int:
+        count = 0
+        while start < end:
+            block = os.pread(self._file, min(1 << 20, end - start), start)
+            if not block:
+                break
+            count += block.count(b"\n")
+            start += len(block)
+        return count
+
+    def _find_newline(self, start: int, end: int) -> int | None:
+        while start < end:
+            block = os.pread(self._file, min(1 << 16, end - start), start)
+            if not block:
+                return None
+            found = block.find(b"\n")
+            if found >= 0:
+                return start + found
+            start += len(block)
+        return None
+
+    def refresh(self) -> None:
+        """Takes what another process appended to the file (a second console's view)."""
+        size = os.fstat(self._file).st_size
+        self._records = os.fstat(self._index).st_size // INDEX_RECORD.size
+        while self.size < size:
+            data = os.pread(self._file, min(1 << 20, size - self.size), self.size)
+            if not data:
+                return
+            self.size += len(data)
+            self.last_at = time.time()
+            self._take(data, self.last_at)
+            self.version += 1
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> int:
+        """How many lines there are: those that ended, and the one being written."""
+        return self._lines + (1 if self._tail else 0)
+
+    @property
+    def first(self) -> int:
+        """The absolute number of the first line that is in memory; earlier ones are read from disk."""
+        return self._chunks[0].first_line if self._chunks else self._lines
+
+    def line(self, number: int) -> LogLine:
+        """The line of that absolute number, from memory or from disk.
+
+        Raises:
+            IndexError: There is no such line.
+        """
+        raw, at = self.raw_line(number)
+        return LogLine(number, safe_line(raw), at, level_of(raw))
+
+    def raw_line(self, number: int) -> tuple[bytes, float]:
+        """The bytes of a line without its newline, and its arrival."""
+        if not 0 <= number < self.total:
+            raise IndexError(f"line {number} of {self.total}")
+        if number == self._lines:
+            return self._tail, self.last_at
+        if number < self.first:
+            return self._history_line(number)
+        chunk = self._chunks[bisect_right(self._chunks, number, key=lambda each: each.first_line) - 1]
+        return chunk.line(number), chunk.at
+
+    def lines(self, start: int, stop: int) -> list[LogLine]:
+        """Lines start to stop (exclusive), clipped to what exists."""
+        return [self.line(number) for number in range(max(0, start), min(stop, self.total))]
+
+    def _record(self, position: int) -> tuple[int, int, float, int]:
+        raw = os.pread(self._index, INDEX_RECORD.size, position * INDEX_RECORD.size)
+        offset, lines, at, stream = INDEX_RECORD.unpack(raw)
+        return int(offset), int(lines), float(at), int(stream)
+
+    def _bisect_records(self, field_number: int, value: float) -> int:
+        """The number of records whose field is below `value`."""
+        low, high = 0, self._records
+        while low < high:
+            middle = (low + high) // 2
+            if self._record(middle)[field_number] < value:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _history_line(self, number: int) -> tuple[bytes, float]:
+        position = max(self._bisect_records(1, number) - 1, 0)
+        offset, before, _, _ = self._record(position) if self._records else (0, 0, self.last_at, 1)
+        ended_in = self._bisect_records(1, number + 1) - 1
+        at = self._record(ended_in)[2] if ended_in >= 0 else self.last_at
+        block = self._history.get(offset)
+        if block is None or number - before >= len(block) - 1:
+            wanted = number - before
+            size = HISTORY_BLOCK_BYTES
+            while True:
+                data = os.pread(self._file, min(size, self.size - offset), offset)
+                if data.count(b"\n") > wanted or len(data) < size:
+                    break
+                size *= 2
+            block = data.split(b"\n")
+            self._history[offset] = block
+            self._history.move_to_end(offset)
+            while len(self._history) > HISTORY_BLOCKS:
+                self._history.popitem(last=False)
+        return block[number - before], at
+
+    def line_at(self, moment: float) -> int:
+        """The number of the first line that arrived at or after `moment` (Unix seconds); `total` if none did."""
+        position = self._bisect_records(2, moment)
+        if position >= self._records:
+            return self.total
+        return min(self._record(position)[1], self.total)
+
+    def silence_s(self, now: float | None = None) -> float | None:
+        """Seconds since the last byte; None while there was none."""
+        return None if not self.last_at else max(0.0, (time.time() if now is None else now) - self.last_at)
+
+    def set_ring(self, ring_bytes: int) -> None:
+        """Changes how much is kept in memory; takes effect with the next bytes."""
+        self.ring_bytes = ring_bytes
+
+    def close(self) -> None:
+        """Closes the files; the log can't be used afterwards."""
+        for descriptor in (self._file, self._index):
+            os.close(descriptor)
+        self._file = self._index = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line that a search found."""
+
+    file_stem: str
+    number: int
+    text: str
+    """Through the gate, without colour."""
+
+
+def search_file(path: Path, pattern: re.Pattern[bytes], *, limit: int = 1_000) -> Iterator[Hit]:
+    """The lines of one log file that match, in order, in blocks: memory stays flat whatever its size."""
+    number = 0
+    found = 0
+    carried = b""
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            lines = (carried + block).split(b"\n")
+            carried = lines.pop()
+            for line in lines:
+                if pattern.search(line):
+                    yield Hit(path.stem, number, plain(line))
+                    found += 1
+                    if found >= limit:
+                        return
+                number += 1
+    if carried and pattern.search(carried):
+        yield Hit(path.stem, number, plain(carried))
+
+
+class LogStore:
+    """The logs of all runs: `runs/ID/QR.SLICE.WORKER.log`.
+
+    Open logs share `RING_BYTES_TOTAL`, so that memory is bounded for any number of workers.
+    """
+
+    def __init__(self, runs_dir: Path) -> None:
+        self.runs_dir = runs_dir
+        self._open: dict[Path, WorkerLog] = {}
+
+    def path(self, run_id: str, file_stem: str) -> Path:
+        """Where that worker's log lies."""
+        return self.runs_dir / run_id / f"{file_stem}.log"
+
+    def open(self, run_id: str, file_stem: str, *, writable: bool = True) -> WorkerLog:
+        """The log, opened once and shared by whoever asks."""
+        path = self.path(run_id, file_stem)
+        log = self._open.get(path)
+        if log is None:
+            log = WorkerLog(path, ring_bytes=self._share(len(self._open) + 1), writable=writable)
+            self._open[path] = log
+            share = self._share(len(self._open))
+            for each in self._open.values():
+                each.set_ring(share)
+        return log
+
+    @staticmethod
+    def _share(count: int) -> int:
+        return max(RING_BYTES_LEAST, min(RING_BYTES_MOST, RING_BYTES_TOTAL // count))
+
+    def files(self, run_id: str) -> list[Path]:
+        """The log files of a run, in the order of their workers."""
+
+        def order(path: Path) -> tuple[str, int, int]:
+            name, _, rest = path.stem.rpartition(".")[0].rpartition(".")
+            slice_text, worker_text = rest, path.stem.rpartition(".")[2]
+            return (
+                name,
+                int(slice_text) if slice_text.isdigit() else 0,
+                int(worker_text) if worker_text.isdigit() else 0,
+            )
+
+        return sorted((self.runs_dir / run_id).glob("*.log"), key=order)
+
+    def search(self, run_id: str, pattern: re.Pattern[bytes], *, limit: int = 1_000) -> Iterator[Hit]:
+        """Matching lines of all workers of a run, worker by worker. Reads files: call it from a thread."""
+        found = 0
+        for path in self.files(run_id):
+            for hit in search_file(path, pattern, limit=limit - found):
+                yield hit
+                found += 1
+            if found >= limit:
+                return
+
+    def close(self) -> None:
+        """Closes every open log."""
+        for log in self._open.values():
+            log.close()
+        self._open.clear()
+
+
+MERGED_LINES = 50_000
+"""Lines of a merged log that can be reached; each worker's own log has them all."""
+
+
+class MergedLog:
+    """Several workers' logs in the order of arrival, each line with its source. Reads them; owns none.
+
+    Only lines that have ended are merged: two workers' unfinished lines have no order yet.
+    """
+
+    def __init__(self, logs: dict[str, WorkerLog], *, capacity: int = MERGED_LINES) -> None:
+        self._logs = logs
+        self._capacity = capacity
+        self._ring: deque[tuple[str, int]] = deque(maxlen=capacity)
+        self._seen: dict[str, int] = {}
+        self._versions: dict[str, int] = {}
+        self.total = 0
+        self.version = 0
+
+    def refresh(self) -> None:
+        """Takes in what arrived since the last call; cheap when nothing did."""
+        fresh: list[tuple[float, str, int]] = []
+        for source, log in self._logs.items():
+            if self._versions.get(source) == log.version:
+                continue
+            self._versions[source] = log.version
+            ended = log.total - (1 if log._tail else 0)
+            start = self._seen.get(source, log.first)
+            self._seen[source] = ended
+            skipped = max(0, ended - start - self._capacity)
+            self.total += skipped
+            fresh.extend((log.raw_line(number)[1], source, number) for number in range(start + skipped, ended))
+        if fresh:
+            fresh.sort()
+            self._ring.extend((source, number) for _, source, number in fresh)
+            self.total += len(fresh)
+            self.version += 1
+
+    @property
+    def first(self) -> int:
+        """The absolute number of the first line that can be reached."""
+        return self.total - len(self._ring)
+
+    @property
+    def last_at(self) -> float:
+        """When the last byte of any of them came."""
+        return max((log.last_at for log in self._logs.values()), default=0.0)
+
+    def line(self, number: int) -> LogLine:
+        """The line of that absolute number in the merged order."""
+        position = number - self.first
+        if not 0 <= position < len(self._ring):
+            raise IndexError(f"line {number}")
+        source, own = self._ring[position]
+        line = self._logs[source].line(own)
+        return LogLine(number, line.text, line.at, line.level, source)
+
+    def lines(self, start: int, stop: int) -> list[LogLine]:
+        """Lines start to stop (exclusive), clipped to what exists."""
+        return [self.line(number) for number in range(max(self.first, start), min(stop, self.total))]
+
+    def line_at(self, moment: float) -> int:
+        """The number of the first reachable line that arrived at or after `moment`."""
+        low, high = self.first, self.total
+        while low < high:
+            middle = (low + high) // 2
+            if self.line(middle).at < moment:
+                low = middle + 1
+            else:
+                high = middle
+        return low
