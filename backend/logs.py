@@ -191,7 +191,7 @@ class WorkerLog:
         start = max(0, size - self.ring_bytes)
         if start:
             first = self._find_newline(start, size)
-            start = size if first is None else first + 1
+            start = self._last_line_start(size) if first is None else first + 1
         self.size = size
         self._lines = total - self._count_newlines(start, size)
         if size > start:
@@ -217,6 +217,11 @@ class WorkerLog:
                 return start + found
             start += len(block)
         return None
+
+    def _last_line_start(self, end: int) -> int:
+        """Where the unfinished last line begins; at most `TAIL_LIMIT` before `end`, of a longer one its end is enough."""
+        start = max(0, end - TAIL_LIMIT)
+        return start + os.pread(self._file, end - start, start).rfind(b"\n") + 1
 
     def refresh(self) -> None:
         """Takes what another process appended to the file (a second console's view)."""
