@@ -1,0 +1,98 @@
+"""Every glyph that the console draws, by token, with an ASCII twin. All are one cell wide; none is an emoji."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+_TABLE: dict[str, tuple[str, str]] = {
+    # states of queued resources
+    "state-creating": ("○", "o"),
+    "state-accepted": ("◔", "a"),
+    "state-waiting": ("◌", "."),
+    "state-provisioning": ("◐", "~"),
+    "state-active": ("●", "*"),
+    "state-failed": ("✗", "x"),
+    "state-suspending": ("◒", "s"),
+    "state-suspended": ("⊘", "S"),
+    "state-deleting": ("⊖", "-"),
+    "state-unknown": ("?", "?"),
+    # states of nodes
+    "node-ready": ("●", "*"),
+    "node-starting": ("◐", "~"),
+    "node-repairing": ("◑", "r"),
+    "node-stopped": ("○", "o"),
+    "node-preempted": ("⊗", "p"),
+    "node-unhealthy": ("!", "!"),
+    # outcomes
+    "outcome-pending": ("◌", "."),
+    "outcome-ok": ("✓", "+"),
+    "outcome-failed": ("✗", "x"),
+    "outcome-signalled": ("↯", "s"),
+    "outcome-timed-out": ("◷", "t"),
+    "outcome-unreachable": ("⊘", "u"),
+    "outcome-unknown": ("?", "?"),
+    "outcome-not-started": ("–", "-"),
+    # logs
+    "log-error": ("✗", "E"),
+    "log-warning": ("!", "!"),
+    # furniture
+    "cursor": ("▌", ">"),
+    "mark": ("◆", "#"),
+    "separator": ("·", "|"),
+    "rule": ("─", "-"),
+    "bar": ("│", "|"),
+    "corner": ("└", "+"),
+    "arrow": ("›", ">"),
+    "ellipsis": ("…", "~"),
+    "more-left": ("‹", "<"),
+    "more-right": ("›", ">"),
+    "sort-up": ("▲", "^"),
+    "sort-down": ("▼", "v"),
+    "collapsed": ("▸", ">"),
+    "expanded": ("▾", "v"),
+    "heat": ("■", "#"),
+    "heat-empty": ("□", "."),
+    "dashed": ("╌", "-"),
+    "dotted": ("┈", "."),
+    "bar-full": ("█", "#"),
+    "bar-empty": ("░", "."),
+}
+
+_RAMP = (" ▁▂▃▄▅▆▇█", " .:-=+*%#")
+"""Nine heights from empty to full, for sparklines and block plots."""
+
+
+@dataclass(frozen=True, slots=True)
+class GlyphSet:
+    """One complete set of glyphs; `glyphs["cursor"]` never fails for a known token."""
+
+    name: str
+    table: Mapping[str, str]
+    ramp: str
+    """Nine characters from empty to full."""
+    braille: bool
+    """Whether braille dots may be drawn."""
+
+    def __getitem__(self, token: str) -> str:
+        return self.table[token]
+
+    def get(self, token: str, default: str = "?") -> str:
+        return self.table.get(token, default)
+
+
+UNICODE = GlyphSet("unicode", MappingProxyType({token: pair[0] for token, pair in _TABLE.items()}), _RAMP[0], True)
+ASCII = GlyphSet("ascii", MappingProxyType({token: pair[1] for token, pair in _TABLE.items()}), _RAMP[1], False)
+
+
+def glyph_set(name: str) -> GlyphSet:
+    """The set called `unicode` or `ascii`.
+
+    Raises:
+        ValueError: There is no such set; the message names both.
+    """
+    for candidate in (UNICODE, ASCII):
+        if candidate.name == name:
+            return candidate
+    raise ValueError(f"there is no glyph set '{name}': use 'unicode' or 'ascii'")
