@@ -213,6 +213,30 @@ class ZonePoll:
     cure: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A long-running operation of the service (google.longrunning.Operation with its OperationMetadata)."""
+
+    project: str
+    zone: str
+    name: str
+    """The id, the last path part: `operation-...`."""
+    done: bool = False
+    verb: str = ""
+    target: str = ""
+    """The full resource name that it works on."""
+    detail: str = ""
+    cancel_requested: bool = False
+    error: Status | None = None
+    created_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def path(self) -> str:
+        """The full name: projects/P/locations/ZONE/operations/ID."""
+        return f"projects/{self.project}/locations/{self.zone}/operations/{self.name}"
+
+
 class EventKind(StrEnum):
     """What the journal records."""
 

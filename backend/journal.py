@@ -1,0 +1,442 @@
+"""The journal: what was seen and done, in SQLite, so that history survives restarts.
+
+One file for all consoles of an operator (WAL, mode 0600). Each component owns its tables and their versions. The past
+is never invented: a span whose beginning was not seen carries a lower bound (design: no invented past).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+from backend.model import Event, EventKind, QueuedResource, QueuedResourceState, StateSince
+from backend.outcomes import ExitCode, OperatorError
+
+BUSY_TIMEOUT_S = 5.0
+"""How long a writer waits for another console's transaction; those take milliseconds."""
+
+CONTINUOUS_S = 90.0
+"""A change between two observations that are no further apart counts as seen, at the later one.
+Longer than the slowest poll interval with its jitter and one failed poll."""
+
+ECHO_WINDOW = timedelta(seconds=45)
+"""Two consoles that watch one fleet see each change within a poll interval of each other."""
+
+_STEPS = (
+    """
+    CREATE TABLE events (
+        sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+        at REAL NOT NULL,
+        kind TEXT NOT NULL,
+        project TEXT NOT NULL,
+        zone TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        before TEXT NOT NULL,
+        after TEXT NOT NULL,
+        text TEXT NOT NULL,
+        writer TEXT NOT NULL
+    );
+    CREATE INDEX events_by_subject ON events (subject, sequence);
+    CREATE INDEX events_by_time ON events (at);
+    CREATE TABLE spans (
+        id INTEGER PRIMARY KEY,
+        project TEXT NOT NULL,
+        zone TEXT NOT NULL,
+        name TEXT NOT NULL,
+        created_at REAL,
+        state TEXT NOT NULL,
+        accelerator_type TEXT NOT NULL,
+        tier TEXT NOT NULL,
+        entered_at REAL NOT NULL,
+        entered_is_lower_bound INTEGER NOT NULL,
+        left_at REAL
+    );
+    CREATE INDEX spans_open ON spans (project, zone) WHERE left_at IS NULL;
+    CREATE INDEX spans_by_name ON spans (project, zone, name, entered_at);
+    CREATE TABLE observed (
+        project TEXT NOT NULL,
+        zone TEXT NOT NULL,
+        at REAL NOT NULL,
+        PRIMARY KEY (project, zone)
+    );
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpan:
+    """One stay of a request in one state, as it was seen."""
+
+    state: str
+    entered_at: datetime
+    entered_is_lower_bound: bool
+    """True: the state is at least this old; its beginning was not seen."""
+    left_at: datetime | None
+    """None while it lasts."""
+
+    def seconds(self, now: datetime) -> float:
+        return max(((self.left_at or now) - self.entered_at).total_seconds(), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueWait:
+    """One wait for capacity that ended in PROVISIONING or ACTIVE, seen from its start."""
+
+    project: str
+    zone: str
+    name: str
+    accelerator_type: str
+    tier: str
+    asked_at: datetime
+    waited_s: float
+
+
+class Journal:
+    """An open journal. `connection` is for the thread that opened it; `observe` may run in any one other thread."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, background: sqlite3.Connection) -> None:
+        self.path = path
+        self.connection = connection
+        self._background = background
+        self._lock = threading.Lock()
+        self._writer = uuid4().hex[:12]
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Opens or makes the file and brings its tables up to date.
+
+        Raises:
+            OperatorError: the file can't be opened, is damaged, or was written by a newer slicetower.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            path.chmod(0o600)
+            journal = cls(path, _connect(path), _connect(path))
+        except (OSError, sqlite3.Error) as error:
+            raise _told(path, error) from error
+        try:
+            journal.migrate("journal", _STEPS)
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    def close(self) -> None:
+        with self._lock:
+            self._background.close()
+        self.connection.close()
+
+    def migrate(self, component: str, steps: Sequence[str]) -> None:
+        """Runs those SQL scripts of a component that this file has not seen, each in one transaction.
+
+        Steps are only ever appended: a step that was released never changes.
+
+        Raises:
+            OperatorError: the file is damaged, or was written by a newer release.
+        """
+        try:
+            with _transaction(self.connection):
+                self.connection.execute(
+                    "CREATE TABLE IF NOT EXISTS components (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+                )
+            while True:
+                with _transaction(self.connection):
+                    row = self.connection.execute(
+                        "SELECT version FROM components WHERE name = ?", (component,)
+                    ).fetchone()
+                    version = row[0] if row else 0
+                    if version > len(steps):
+                        raise OperatorError(
+                            f"The journal {self.path} was written by a newer slicetower "
+                            f"({component} {version}, this one knows {len(steps)}).",
+                            "Update slicetower, or move the file away to start a new history.",
+                        )
+                    if version == len(steps):
+                        return
+                    for statement in _statements(steps[version]):
+                        self.connection.execute(statement)
+                    self.connection.execute(
+                        "INSERT INTO components VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET version = excluded.version",
+                        (component, version + 1),
+                    )
+        except sqlite3.Error as error:
+            raise _told(self.path, error) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One write transaction on `connection`; rolled back when the body raises.
+
+        Raises:
+            OperatorError: the file is locked for too long, full or damaged.
+        """
+        try:
+            with _transaction(self.connection):
+                yield self.connection
+        except sqlite3.Error as error:
+            raise _told(self.path, error) from error
+
+    def record(self, events: Iterable[Event]) -> None:
+        """Appends events, in one transaction."""
+        rows = list(events)
+        if rows:
+            with self.transaction() as connection:
+                self._insert(connection, rows)
+
+    def events(self, *, after: int = 0, limit: int = 500, subject: str | None = None) -> list[Event]:
+        """The newest `limit` events with a sequence above `after`, oldest first.
+
+        Args:
+            subject: Only those about it or about a part of it (`train-a` also finds `train-a/0`).
+        """
+        query = (
+            "SELECT sequence, at, kind, project, zone, subject, before, after, text FROM events WHERE sequence > ?"
+        )
+        values: list[object] = [after]
+        if subject is not None:
+            query += " AND (subject = ? OR substr(subject, 1, ?) = ?)"
+            values += [subject, len(subject) + 1, f"{subject}/"]
+        rows = self._read(f"{query} ORDER BY sequence DESC LIMIT ?", [*values, limit])
+        return [
+            Event(
+                sequence=sequence,
+                at=_time(at),
+                kind=EventKind(kind),
+                project=project,
+                zone=zone,
+                subject=about,
+                before=before,
+                after=now,
+                text=text,
+            )
+            for sequence, at, kind, project, zone, about, before, now, text in reversed(rows)
+        ]
+
+    def observe(
+        self,
+        place: tuple[str, str],
+        seen: Collection[QueuedResource],
+        events: Sequence[Event],
+        at: datetime,
+    ) -> dict[tuple[str, str, str], StateSince]:
+        """Takes one good poll of a (project, zone): moves the state spans, records its events, in one transaction.
+
+        An observation that is older than what another console wrote changes nothing; an event that another console
+        has just recorded is not recorded twice.
+
+        Args:
+            seen: Everything that the service listed there: what is missing is gone.
+
+        Returns:
+            Since when each is in its state.
+
+        Raises:
+            OperatorError: the file is locked for too long, full or damaged.
+        """
+        with self._lock:
+            try:
+                with _transaction(self._background):
+                    since = self._move_spans(place, seen, at.timestamp())
+                    self._insert(self._background, [event for event in events if not self._is_echo(event)])
+                    return since
+            except sqlite3.Error as error:
+                raise _told(self.path, error) from error
+
+    def timeline(self, key: tuple[str, str, str]) -> list[StateSpan]:
+        """The states of a request in order; of a name that was used again, only those of the newest request."""
+        rows = self._read(
+            "SELECT created_at, state, entered_at, entered_is_lower_bound, left_at FROM spans "
+            "WHERE project = ? AND zone = ? AND name = ? ORDER BY entered_at, id",
+            key,
+        )
+        newest = rows[-1][0] if rows else None
+        return [
+            StateSpan(state, _time(entered), bool(bound), None if left is None else _time(left))
+            for created, state, entered, bound, left in rows
+            if created == newest
+        ]
+
+    def queue_waits(self, *, limit: int = 1000) -> list[QueueWait]:
+        """Waits for capacity that were seen whole, newest first: from creation to PROVISIONING (or ACTIVE)."""
+        rows = self._read(
+            "SELECT project, zone, name, accelerator_type, tier, created_at, min(entered_at) FROM spans "
+            "WHERE state IN ('PROVISIONING', 'ACTIVE') AND entered_is_lower_bound = 0 AND created_at IS NOT NULL "
+            "AND entered_at >= created_at GROUP BY project, zone, name, created_at ORDER BY created_at DESC LIMIT ?",
+            [limit],
+        )
+        return [
+            QueueWait(project, zone, name, kind, tier, _time(created), entered - created)
+            for project, zone, name, kind, tier, created, entered in rows
+        ]
+
+    def _read(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        try:
+            return self.connection.execute(query, tuple(values)).fetchall()
+        except sqlite3.Error as error:
+            raise _told(self.path, error) from error
+
+    def _insert(self, connection: sqlite3.Connection, events: Iterable[Event]) -> None:
+        connection.executemany(
+            "INSERT INTO events (at, kind, project, zone, subject, before, after, text, writer) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    event.at.timestamp(),
+                    event.kind.value,
+                    event.project,
+                    event.zone,
+                    event.subject,
+                    event.before,
+                    event.after,
+                    event.text,
+                    self._writer,
+                )
+                for event in events
+            ],
+        )
+
+    def _is_echo(self, event: Event) -> bool:
+        """Whether another console has just recorded the same."""
+        at = event.at.timestamp()
+        window = ECHO_WINDOW.total_seconds()
+        row = self._background.execute(
+            "SELECT 1 FROM events WHERE at BETWEEN ? AND ? AND kind = ? AND project = ? AND zone = ? AND subject = ? "
+            "AND before = ? AND after = ? AND writer <> ? LIMIT 1",
+            (
+                at - window,
+                at + window,
+                event.kind.value,
+                event.project,
+                event.zone,
+                event.subject,
+                event.before,
+                event.after,
+                self._writer,
+            ),
+        ).fetchone()
+        return row is not None
+
+    def _move_spans(
+        self, place: tuple[str, str], seen: Collection[QueuedResource], at: float
+    ) -> dict[tuple[str, str, str], StateSince]:
+        connection = self._background
+        row = connection.execute("SELECT at FROM observed WHERE project = ? AND zone = ?", place).fetchone()
+        last_seen: float | None = row[0] if row else None
+        newer_exists = last_seen is not None and last_seen > at
+        continuous = last_seen is not None and at - last_seen <= CONTINUOUS_S
+        open_spans = {
+            name: (span, created, state, entered, bool(bound))
+            for span, name, created, state, entered, bound in connection.execute(
+                "SELECT id, name, created_at, state, entered_at, entered_is_lower_bound FROM spans "
+                "WHERE project = ? AND zone = ? AND left_at IS NULL",
+                place,
+            )
+        }
+        since: dict[tuple[str, str, str], StateSince] = {}
+        left: list[tuple[float, int]] = []
+        entered_rows: list[tuple[object, ...]] = []
+        for item in seen:
+            created = item.created_at.timestamp() if item.created_at else None
+            span = open_spans.pop(item.name, None)
+            same_request = span is not None and span[1] == created
+            if span is not None and ((same_request and span[2] == item.state) or newer_exists):
+                since[item.key] = StateSince(_time(span[3]), span[4])
+                continue
+            if newer_exists:
+                since[item.key] = StateSince(_time(at), True)
+                continue
+            entered, bound = at, not continuous
+            if item.state == QueuedResourceState.CREATING and created is not None:
+                # The first state of all begins with the request itself.
+                entered, bound = min(created, at), False
+            elif not same_request and created is not None and continuous:
+                # It appeared between two polls, so its state began after its creation and before now.
+                entered = max(min(created, at), last_seen or created)
+            if span is not None:
+                left.append((entered if same_request else at, span[0]))
+            entered_rows.append(
+                (*item.key, created, item.state, item.accelerator_type, item.tier.value, entered, int(bound))
+            )
+            since[item.key] = StateSince(_time(entered), bound)
+        if not newer_exists:
+            left += [(at, span[0]) for span in open_spans.values()]
+        connection.executemany("UPDATE spans SET left_at = ? WHERE id = ?", left)
+        connection.executemany(
+            "INSERT INTO spans (project, zone, name, created_at, state, accelerator_type, tier, entered_at, "
+            "entered_is_lower_bound) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            entered_rows,
+        )
+        connection.execute(
+            "INSERT INTO observed VALUES (?, ?, ?) "
+            "ON CONFLICT (project, zone) DO UPDATE SET at = max(at, excluded.at)",
+            (*place, at),
+        )
+        return since
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script: `executescript` would commit in their midst."""
+    statement = ""
+    for piece in script.split(";"):
+        statement += piece + ";"
+        if sqlite3.complete_statement(statement):
+            if statement.strip(" \n;"):
+                yield statement
+            statement = ""
+
+
+def _time(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def _told(path: Path, error: Exception) -> OperatorError:
+    text = str(error)
+    if isinstance(error, OSError):
+        return OperatorError(
+            f"The journal {path} can't be opened: {error.strerror or error}.",
+            "Make its folder writable, or set XDG_STATE_HOME to another.",
+        )
+    if "locked" in text:
+        return OperatorError(
+            f"The journal {path} is held by another program.",
+            "Close the other slicetower, then try again.",
+            exit_code=ExitCode.UNREACHABLE,
+            raw=text,
+        )
+    if "full" in text or "disk I/O" in text:
+        return OperatorError(f"The journal {path} can't be written: the disk is full.", "Free some space.", raw=text)
+    return OperatorError(
+        f"The journal {path} is damaged: {text}.",
+        "Move the file away (keep it if its history matters) and start again: a new one is made.",
+        raw=text,
+    )
