@@ -7,7 +7,7 @@ leaves out falls back to one of Textual's own colours, so that every built-in th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from rich.style import Style
@@ -188,7 +188,11 @@ class Look:
                 reverse=True if background is None else None,
             )
         color = self._color(token)
-        return Style(color=color.rich_color if color else None, bold=bold)
+        if color is None:
+            return Style(bold=bold)
+        # The terminal's own colours can't be mixed with the background: the terminal dims them itself.
+        faint = True if color.ansi is not None and color.a < 1 else None
+        return Style(color=color.rich_color, bold=bold, dim=faint)
 
     def _color(self, name: str) -> Color | None:
         seen: set[str] = set()
@@ -232,10 +236,10 @@ PLAIN = Look()
 """No colours: bold and glyphs only. What golden tests draw with."""
 
 
-_LOOKS: WeakKeyDictionary[App[object], Look] = WeakKeyDictionary()
+_LOOKS: WeakKeyDictionary[App[Any], Look] = WeakKeyDictionary()
 
 
-def look_of(node: App[object] | Widget) -> Look:
+def look_of(node: App[Any] | Widget) -> Look:
     """The present look of the app that a widget lives in.
 
     The same object is returned until the theme or the glyph set (`app.glyphs`, where the app has one) changes.
