@@ -1,0 +1,105 @@
+"""Figures of merit from readings: medians and spreads, never a mean, and utilisation against a peak."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobs.readings import ABOVE_PEAK, Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Of one figure, in its own unit."""
+
+    count: int
+    median: float
+    p10: float
+    p90: float
+    minimum: float
+    maximum: float
+
+    @property
+    def spread(self) -> float:
+        """(p90 - p10) / median: 0.05 means that 8 of 10 values lie in a band 5 % wide."""
+        return (self.p90 - self.p10) / self.median if self.median else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Of many readings, those that count. Absent figures are None."""
+
+    counted: int
+    set_aside: Mapping[str, int] = field(default_factory=dict)
+    """Reason -> how many readings."""
+    step_time_s: Distribution | None = None
+    tflops_per_device: Distribution | None = None
+    tokens_per_device: Distribution | None = None
+    mfu: float | None = None
+    """Median TFLOP/s per device over the peak; None without a peak or without TFLOP/s."""
+    error: str = ""
+    """Why the utilisation can't be believed."""
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Linear interpolation between the nearest ranks of sorted values; `share` from 0 to 1.
+
+    Raises:
+        ValueError: No values.
+    """
+    if not ordered:
+        raise ValueError("no values")
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def distribution(values: Iterable[float]) -> Distribution | None:
+    """None without values."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    return Distribution(
+        len(ordered),
+        percentile(ordered, 0.5),
+        percentile(ordered, 0.1),
+        percentile(ordered, 0.9),
+        ordered[0],
+        ordered[-1],
+    )
+
+
+def statistics(readings: Iterable[Reading], peak_tflops_per_device: float | None = None) -> Statistics:
+    """Figures of the readings that count. The peak is the chip's, or the operator's own."""
+    kept: list[Reading] = []
+    aside: Counter[str] = Counter()
+    above = 0
+    for reading in readings:
+        reason = reading.set_aside
+        over = bool(peak_tflops_per_device) and (reading.tflops_per_device or 0.0) > (peak_tflops_per_device or 0.0)
+        if not reason and over:
+            reason = ABOVE_PEAK
+        above += reason == ABOVE_PEAK
+        if reason:
+            aside[reason] += 1
+        else:
+            kept.append(reading)
+    rates = distribution(each.tflops_per_device for each in kept if each.tflops_per_device is not None)
+    mfu = rates.median / peak_tflops_per_device if rates and peak_tflops_per_device else None
+    error = ""
+    if above and above >= len(kept):
+        error = (
+            f"{above} of {above + len(kept)} readings are above the peak of {peak_tflops_per_device:g} TFLOP/s a device,"
+            " over 100 % MFU: the peak or the program's FLOP count is wrong."
+        )
+    return Statistics(
+        len(kept),
+        dict(aside),
+        distribution(each.step_time_s for each in kept if each.step_time_s is not None),
+        rates,
+        distribution(each.tokens_per_device for each in kept if each.tokens_per_device is not None),
+        None if error else mfu,
+        error,
+    )
