@@ -250,6 +250,18 @@ class Journal:
             except sqlite3.Error as error:
                 raise _told(self.path, error) from error
 
+    def last_states(self, place: tuple[str, str]) -> dict[str, str]:
+        """Name -> state of the requests of a (project, zone) when they were last seen. For any thread."""
+        with self._lock:
+            try:
+                return dict(
+                    self._background.execute(
+                        "SELECT name, state FROM spans WHERE project = ? AND zone = ? AND left_at IS NULL", place
+                    )
+                )
+            except sqlite3.Error as error:
+                raise _told(self.path, error) from error
+
     def timeline(self, key: tuple[str, str, str]) -> list[StateSpan]:
         """The states of a request in order; of a name that was used again, only those of the newest request."""
         rows = self._read(

@@ -1,0 +1,405 @@
+"""Watching the fleet: polls, their pace, and the one snapshot that everybody reads.
+
+The service has no watch call, so each (project, zone) is polled by itself: two list calls, quickly while something moves, slowly
+while nothing does, ever more slowly while it fails. A failed poll changes nothing but the zone's `ZonePoll`: its last rows
+stay, and no error is ever read as an empty list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Protocol, TypeVar
+
+from backend.cloud.changes import Look, changes, changes_while_away
+from backend.cloud.convert import join, natural
+from backend.cloud.errors import CloudError
+from backend.context import Context
+from backend.journal import Journal
+from backend.model import (
+    Event,
+    EventKind,
+    Fleet,
+    NodeState,
+    QueuedResource,
+    QueuedResourceState,
+    Slice,
+    StateSince,
+    ZonePoll,
+)
+from backend.outcomes import ExitCode, OperatorError
+from backend.sanitize import plain
+
+T = TypeVar("T")
+Key = tuple[str, str, str]
+
+FAST_S = 1.0
+"""Between polls while something has just moved, or after `poke`."""
+MOVING_S = 2.0
+"""While something is on its way."""
+WAITING_S = 5.0
+"""While requests wait for capacity, or something has been on its way for long without a change."""
+SLOW_S = 10.0
+"""While nothing moves."""
+JITTER = 0.15
+"""Part of each pause that is left to chance, so that many consoles don't poll in step."""
+LIVELY_S = 20.0
+"""After a change, polls stay fast for this long."""
+PATIENCE_S = 300.0
+"""After this long without a change, a moving fleet is polled no faster than a waiting one."""
+FIRST_BACK_OFF_S, MOST_BACK_OFF_S = 2.0, 60.0
+"""After failed polls: doubled each time."""
+LEAST_GAP_S = 0.5
+"""Between two polls of a zone, whatever is poked."""
+POLL_TIMEOUT_S = 60.0
+"""Of one whole poll; large lists have many pages."""
+POLL_ATTEMPTS = 2
+"""Tries of each list call within a poll: the back-off does the rest."""
+EVENTS_KEPT = 2000
+
+_MOVING_STATES = frozenset(
+    {
+        QueuedResourceState.CREATING,
+        QueuedResourceState.ACCEPTED,
+        QueuedResourceState.PROVISIONING,
+        QueuedResourceState.SUSPENDING,
+        QueuedResourceState.DELETING,
+    }
+)
+_RESTING_NODES = frozenset({NodeState.READY, NodeState.STOPPED, NodeState.PREEMPTED, NodeState.TERMINATED})
+
+
+class Lister(Protocol):
+    """What a watch needs of a client."""
+
+    async def list_queued_resources(
+        self, project: str, zone: str, *, attempts: int | None = None
+    ) -> list[QueuedResource]: ...
+
+    async def list_nodes(self, project: str, zone: str, *, attempts: int | None = None) -> list[Slice]: ...
+
+    def prepare(self) -> None: ...
+
+
+def now_utc() -> datetime:
+    return datetime.now(UTC)
+
+
+class _Zone:
+    """What is known of one (project, zone), and when to look again."""
+
+    def __init__(self, project: str, zone: str) -> None:
+        self.place = (project, zone)
+        self.look = Look(project, zone, (), ())
+        self.since: dict[Key, StateSince] = {}
+        self.poll = ZonePoll(project, zone)
+        self.polled = False
+        self.error: OperatorError | None = None
+        self.wake = asyncio.Event()
+        self.lock = asyncio.Lock()
+        self.polled_at = 0.0
+        self.changed_at = 0.0
+        self.fast_until = 0.0
+
+    def pause_s(self, now: float) -> float:
+        """Seconds until the next poll, without jitter."""
+        if self.poll.failures:
+            back_off = min(FIRST_BACK_OFF_S * 2.0 ** (self.poll.failures - 1), MOST_BACK_OFF_S)
+            return max(back_off, self.asked_to_wait_s)
+        if now < self.fast_until or now - self.changed_at < LIVELY_S:
+            return FAST_S
+        states = {item.state for item in self.look.queued_resources}
+        nodes = {each.state for item in self.look.queued_resources for each in item.slices}
+        nodes |= {each.state for each in self.look.standalone}
+        if states & _MOVING_STATES or nodes - _RESTING_NODES:
+            return MOVING_S if now - self.changed_at < PATIENCE_S else WAITING_S
+        return WAITING_S if QueuedResourceState.WAITING_FOR_RESOURCES in states else SLOW_S
+
+    @property
+    def asked_to_wait_s(self) -> float:
+        """What the service's RetryInfo asked for; 0 where it did not."""
+        return (self.error.retry_after_s or 0.0) if isinstance(self.error, CloudError) else 0.0
+
+    @property
+    def will_not_mend(self) -> bool:
+        """Whether the last poll failed for a reason that waiting does not change."""
+        return self.error is not None and not (isinstance(self.error, CloudError) and self.error.transient)
+
+
+class FleetWatch:
+    """Watches all places of a context. Read `fleet` and `events` at any time; nothing here touches a screen."""
+
+    def __init__(
+        self,
+        client: Lister,
+        context: Context,
+        journal: Journal | None,
+        *,
+        clock: Callable[[], datetime] = now_utc,
+    ) -> None:
+        self._client = client
+        self._journal = journal
+        self._clock = clock
+        self._zones = [_Zone(project, zone) for project, zone in context.places]
+        self._fleet = Fleet(polls=tuple(zone.poll for zone in self._zones))
+        self._running = False
+        self._news = asyncio.Event()
+        self._journal_failed = False
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        """The newest events of this console, oldest first."""
+        self.events_version = 0
+
+    @property
+    def fleet(self) -> Fleet:
+        """The newest snapshot. Its tuples are the same objects as before where nothing in them changed."""
+        return self._fleet
+
+    async def run(self) -> None:
+        """Polls until it is cancelled."""
+        await asyncio.to_thread(self._client.prepare)
+        self._running = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                for zone in self._zones:
+                    group.create_task(self._watch(zone))
+        finally:
+            self._running = False
+
+    def poke(self) -> None:
+        """Something was done: look again soon, and often for a while. An asked-for pause is kept."""
+        until = monotonic() + LIVELY_S
+        for zone in self._zones:
+            zone.fast_until = until
+            zone.wake.set()
+
+    async def refresh(self) -> Fleet:
+        """Polls every zone once.
+
+        Raises:
+            OperatorError: every zone failed; the first one's error. Where only some fail, `Fleet.polls` says so.
+        """
+        await asyncio.gather(*(self._poll(zone, attempts=None) for zone in self._zones))
+        errors = [zone.error for zone in self._zones if zone.error is not None]
+        if errors and len(errors) == len(self._zones):
+            raise errors[0]
+        return self._fleet
+
+    async def wait_for(self, predicate: Callable[[Fleet], T | None], timeout_s: float) -> T:
+        """The first value that is neither None nor False, over snapshots in which every zone was seen.
+
+        Polls by itself when nobody runs the watch.
+
+        Raises:
+            OperatorError: a zone fails for a reason that waiting does not mend, or nothing came within
+                `timeout_s` (exit code TIMED_OUT).
+        """
+        self.poke()
+        runner = None if self._running else asyncio.create_task(self.run())
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._first(predicate)
+        except TimeoutError as error:
+            failing = [zone.poll.error for zone in self._zones if zone.error is not None]
+            raise OperatorError(
+                f"Waited {timeout_s:g} s without success.",
+                "Wait longer with a higher --timeout; what was asked for goes on at the service.",
+                exit_code=ExitCode.TIMED_OUT,
+                raw="; ".join(failing),
+            ) from error
+        finally:
+            if runner is not None:
+                runner.cancel()
+                with suppress(asyncio.CancelledError):
+                    await runner
+
+    async def _first(self, predicate: Callable[[Fleet], T | None]) -> T:
+        while True:
+            news = self._news
+            for zone in self._zones:
+                if zone.error is not None and zone.will_not_mend:
+                    raise zone.error
+            if all(zone.poll.last_good_at is not None for zone in self._zones):
+                value = predicate(self._fleet)
+                if value is not None and value is not False:
+                    return value
+            await news.wait()
+
+    def note(self, event: Event) -> None:
+        """Shows an event that was made elsewhere (an action of the operator); the journal is the caller's."""
+        self._add([event])
+
+    async def _watch(self, zone: _Zone) -> None:
+        while True:
+            await self._poll(zone, attempts=POLL_ATTEMPTS)
+            started = monotonic()
+            pause = zone.pause_s(started) * random.uniform(1 - JITTER, 1 + JITTER)
+            zone.wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await zone.wake.wait()
+            least = max(LEAST_GAP_S, zone.asked_to_wait_s) - (monotonic() - started)
+            if least > 0:
+                await asyncio.sleep(least)
+
+    async def _poll(self, zone: _Zone, *, attempts: int | None) -> None:
+        """One poll of one zone; an error becomes the zone's, and leaves its rows as they were."""
+        async with zone.lock:
+            try:
+                async with asyncio.timeout(POLL_TIMEOUT_S):
+                    queued, nodes = await self._list(zone, attempts)
+            except OperatorError as error:
+                self._failed(zone, error)
+            except TimeoutError:
+                text = f"Could not list {zone.place[0]}, {zone.place[1]}: no answer within {POLL_TIMEOUT_S:.0f} s."
+                self._failed(zone, OperatorError(text, "Check the network.", exit_code=ExitCode.CLOUD))
+            else:
+                await self._succeeded(zone, queued, nodes)
+
+    async def _list(self, zone: _Zone, attempts: int | None) -> tuple[list[QueuedResource], list[Slice]]:
+        queued, nodes = await asyncio.gather(
+            self._client.list_queued_resources(*zone.place, attempts=attempts),
+            self._client.list_nodes(*zone.place, attempts=attempts),
+            return_exceptions=True,
+        )
+        if isinstance(queued, BaseException):
+            raise queued
+        if isinstance(nodes, BaseException):
+            raise nodes
+        return queued, nodes
+
+    def _failed(self, zone: _Zone, error: OperatorError) -> None:
+        first = zone.poll.failures == 0
+        zone.error = error
+        zone.polled = True
+        zone.poll = replace(
+            zone.poll, failures=zone.poll.failures + 1, error=plain(error.what), cure=plain(error.cure)
+        )
+        if first:
+            self._add([self._zone_event(zone, zone.poll.error)])
+        self._publish()
+
+    async def _succeeded(self, zone: _Zone, queued: list[QueuedResource], nodes: list[Slice]) -> None:
+        at = self._clock()
+        look = await self._joined(zone, queued, nodes)
+        if zone.poll.last_good_at is not None:
+            events = changes(zone.look, look, at)
+        elif self._journal is not None:
+            events = await self._away(zone, look, at)
+        else:
+            events = []
+        recovered = zone.poll.failures > 0
+        since = await self._since(zone, look, events, at)
+        if events:
+            zone.changed_at = monotonic()
+        zone.look, zone.since, zone.error, zone.polled = look, since, None, True
+        zone.poll = ZonePoll(*zone.place, last_good_at=at)
+        if recovered:
+            events = [*events, self._zone_event(zone, f"{zone.place[1]} answers again")]
+        self._add(events)
+        self._publish()
+
+    async def _joined(self, zone: _Zone, queued: list[QueuedResource], nodes: list[Slice]) -> Look:
+        """The join, with the objects of the last look where nothing changed."""
+        joined, standalone = join(queued, nodes)
+        await asyncio.sleep(0)
+        old = {item.name: item for item in zone.look.queued_resources}
+        kept = tuple(known if (known := old.get(item.name)) == item else item for item in joined)
+        if len(kept) == len(old) and all(
+            one is two for one, two in zip(kept, zone.look.queued_resources, strict=True)
+        ):
+            kept = zone.look.queued_resources
+        if standalone == zone.look.standalone:
+            standalone = zone.look.standalone
+        return Look(*zone.place, kept, standalone)
+
+    async def _away(self, zone: _Zone, look: Look, at: datetime) -> list[Event]:
+        """What happened since anybody looked, at the first poll of this console."""
+        if self._journal is None:
+            return []
+        try:
+            states = await asyncio.to_thread(self._journal.last_states, zone.place)
+        except OperatorError as error:
+            self._journal_is_bad(error)
+            return []
+        return changes_while_away(states, look, at)
+
+    async def _since(self, zone: _Zone, look: Look, events: list[Event], at: datetime) -> dict[Key, StateSince]:
+        if self._journal is None:
+            return _remembered(zone, look, at)
+        try:
+            since = await asyncio.to_thread(self._journal.observe, zone.place, look.queued_resources, events, at)
+        except OperatorError as error:
+            self._journal_is_bad(error)
+            return _remembered(zone, look, at)
+        self._journal_failed = False
+        return since
+
+    def _journal_is_bad(self, error: OperatorError) -> None:
+        """A journal that can't be written must not stop the watching: it is said once, and memory serves."""
+        if not self._journal_failed:
+            self._add([Event(self._clock(), EventKind.ERROR, text=plain(error.what))])
+        self._journal_failed = True
+
+    def _zone_event(self, zone: _Zone, text: str) -> Event:
+        return Event(self._clock(), EventKind.ERROR, *zone.place, subject=zone.place[1], text=plain(text))
+
+    def _add(self, events: list[Event]) -> None:
+        if events:
+            self.events.extend(events)
+            self.events_version += 1
+
+    def _publish(self) -> None:
+        old = self._fleet
+        queued = _merged(old.queued_resources, [zone.look.queued_resources for zone in self._zones], _request_order)
+        standalone = _merged(old.standalone, [zone.look.standalone for zone in self._zones], _slice_order)
+        self._fleet = Fleet(
+            version=old.version + 1,
+            queued_resources=queued,
+            standalone=standalone,
+            polls=tuple(zone.poll for zone in self._zones),
+            since={key: value for zone in self._zones for key, value in zone.since.items()},
+            loaded=all(zone.polled for zone in self._zones)
+            and any(zone.poll.last_good_at is not None for zone in self._zones),
+        )
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+def _remembered(zone: _Zone, look: Look, at: datetime) -> dict[Key, StateSince]:
+    """Since when, without a journal: what this console saw change, else a lower bound."""
+    old = {item.key: item for item in zone.look.queued_resources}
+    since = {}
+    for item in look.queued_resources:
+        known, before = zone.since.get(item.key), old.get(item.key)
+        if known is not None and before is not None and before.state == item.state:
+            since[item.key] = known if before.created_at == item.created_at else StateSince(at, False)
+        else:
+            since[item.key] = StateSince(at, zone.poll.last_good_at is None)
+    return since
+
+
+def _request_order(item: QueuedResource) -> tuple[object, ...]:
+    return (natural(item.name), item.project, item.zone)
+
+
+def _slice_order(item: Slice) -> tuple[object, ...]:
+    return (natural(item.node_id), item.project, item.zone)
+
+
+def _merged(
+    old: tuple[T, ...], parts: list[tuple[T, ...]], order: Callable[[T], tuple[object, ...]]
+) -> tuple[T, ...]:
+    """All zones' items in one order; the old tuple itself when they are the same objects."""
+    if len(parts) == 1:
+        return parts[0]
+    if sum(map(len, parts)) == len(old):
+        known = {id(item) for item in old}
+        if all(id(item) in known for part in parts for item in part):
+            return old
+    return tuple(sorted((item for part in parts for item in part), key=order))
