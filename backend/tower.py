@@ -1,0 +1,98 @@
+"""The composition root: what a console or a verb works with, made when it is first asked for, closed in one place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from backend.context import Context, Paths, paths
+from backend.journal import Journal
+from backend.model import Event, EventKind, Fleet
+
+if TYPE_CHECKING:
+    from backend.cloud.client import CloudClient
+    from backend.cloud.watch import FleetWatch
+
+STOP_TIMEOUT_S = 5.0
+"""For each part to end when the tower closes."""
+
+
+class Tower:
+    """One context, opened. Use `Tower.open`; every part is imported and made at its first use."""
+
+    def __init__(self, context: Context, own_paths: Paths | None = None) -> None:
+        self.context = context
+        self.paths = own_paths or paths()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, context: Context, *, watch: bool = True) -> AsyncIterator[Self]:
+        """An open tower; all that it started has ended when the block is left.
+
+        Args:
+            watch: Polls the fleet from the start, in the background.
+
+        Raises:
+            OperatorError: the context is unusable, or the journal can't be opened.
+        """
+        tower = cls(context)
+        watching = asyncio.create_task(tower.watch.run()) if watch else None
+        try:
+            yield tower
+        finally:
+            if watching is not None:
+                watching.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watching
+            await tower.close()
+
+    @cached_property
+    def journal(self) -> Journal:
+        return Journal.open(self.paths.journal)
+
+    @cached_property
+    def client(self) -> CloudClient:
+        from backend.cloud.client import CloudClient
+
+        return CloudClient(self.context)
+
+    @cached_property
+    def watch(self) -> FleetWatch:
+        from backend.cloud.watch import FleetWatch
+
+        return FleetWatch(self.client, self.context, self.journal)
+
+    async def refresh(self) -> Fleet:
+        """One poll of every zone.
+
+        Raises:
+            OperatorError: every zone failed.
+        """
+        return await self.watch.refresh()
+
+    def record(self, text: str, *, subject: str = "", kind: EventKind = EventKind.ACTION) -> None:
+        """Notes an action of the operator in the journal and among the events on screen.
+
+        Args:
+            text: One sentence, already safe to show.
+            subject: `train-a`, `train-a/0`, a run id, or empty for the console itself.
+        """
+        from backend.cloud.watch import now_utc
+
+        event = Event(now_utc(), kind, project=self.context.project, subject=subject, text=text)
+        self.journal.record([event])
+        self.watch.note(event)
+
+    async def close(self) -> None:
+        """Closes what was made, the journal last."""
+        made = self.__dict__
+        try:
+            if "client" in made:
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    await self.client.close()
+        finally:
+            if "journal" in made:
+                self.journal.close()

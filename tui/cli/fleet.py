@@ -1,0 +1,167 @@
+"""`slicetower fleet`: the fleet as plain text, once; for pipes, screen readers and a quick look."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from backend.context import Context, load_context
+from backend.model import DEAD_STATES, WAITING_STATES, Fleet, QueuedResource, Slice
+from backend.outcomes import ExitCode
+from backend.tower import Tower
+from tui.cli.output import add_format, duration, print_json, print_table, timestamp
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Every queued resource with its slices, and TPU VMs that stand alone."
+    parser.add_argument("--once", action="store_true", help="print once and exit (the console is what stays)")
+    add_format(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    file = Path(arguments.context_file) if arguments.context_file else None
+    context = load_context(arguments.context, file, read_only=arguments.read_only)
+    fleet = asyncio.run(_refresh(context))
+    now = datetime.now(UTC)
+    if arguments.format == "json":
+        _print_json(fleet, now)
+    else:
+        _print_table(context, fleet, now)
+    failing = [poll for poll in fleet.polls if poll.error]
+    for poll in failing:
+        print(f"slicetower: {poll.zone}: {poll.error} {poll.cure}".rstrip(), file=sys.stderr)
+    return ExitCode.CLOUD if failing else ExitCode.OK
+
+
+async def _refresh(context: Context) -> Fleet:
+    async with Tower.open(context, watch=False) as tower:
+        return await tower.refresh()
+
+
+def totals(fleet: Fleet) -> dict[str, int]:
+    """Chips by what they mean for the operator: active, on their way, waiting, held by dead requests."""
+    chips = {"active": 0, "coming": 0, "waiting": 0, "dead": 0}
+    for item in fleet.queued_resources:
+        if item.state == "ACTIVE":
+            chips["active"] += item.chips
+        elif item.state in WAITING_STATES:
+            chips["waiting"] += item.chips
+        elif item.state in DEAD_STATES:
+            chips["dead"] += item.chips
+        else:
+            chips["coming"] += item.chips
+    return chips
+
+
+def _print_table(context: Context, fleet: Fleet, now: datetime) -> None:
+    label = f" ({context.label})" if context.label else ""
+    chips = " · ".join(f"{kind} {count}" for kind, count in totals(fleet).items() if count)
+    print(f"{context.name}{label}: {context.project}, {' '.join(context.zones)}; chips: {chips or 'none'}")
+    if not fleet.queued_resources and not fleet.standalone:
+        print("No queued resources and no TPU VMs.")
+        return
+    rows: list[list[object]] = []
+    for item in fleet.queued_resources:
+        since = fleet.since.get(item.key)
+        bound = ">= " if since is not None and since.is_lower_bound else ""
+        rows.append(
+            [
+                item.name,
+                item.zone,
+                item.state,
+                item.slice_count,
+                item.accelerator_type,
+                item.tier.value,
+                item.chips or "",
+                f"{item.workers_ready}/{item.workers_expected}" if item.workers_expected else "",
+                _age(item.created_at, now),
+                f"{bound}{_age(since.at, now)}" if since is not None else "",
+                _note(item),
+            ]
+        )
+    headers = ["NAME", "ZONE", "STATE", "SLICES", "TYPE", "TIER", "CHIPS", "WORKERS", "AGE"]
+    if rows:
+        print_table([*headers, "IN STATE", "NOTE"], rows)
+    slices = [each for item in fleet.queued_resources for each in item.slices] + list(fleet.standalone)
+    if slices:
+        print()
+        print_table(
+            ["SLICE", "NODE", "STATE", "HEALTH", "WORKERS", "FIRST ADDRESS"],
+            [
+                [
+                    f"{each.queued_resource}/{each.index}" if each.queued_resource else each.node_id,
+                    each.node_id,
+                    each.state,
+                    each.health,
+                    len(each.workers),
+                    (each.workers[0].external_ip or each.workers[0].internal_ip) if each.workers else "",
+                ]
+                for each in slices
+            ],
+        )
+
+
+def _print_json(fleet: Fleet, now: datetime) -> None:
+    for item in fleet.queued_resources:
+        since = fleet.since.get(item.key)
+        print_json(
+            {
+                "name": item.name,
+                "project": item.project,
+                "zone": item.zone,
+                "state": item.state,
+                "accelerator_type": item.accelerator_type,
+                "slices": item.slice_count,
+                "chips": item.chips,
+                "workers": item.workers_expected,
+                "workers_ready": item.workers_ready,
+                "tier": item.tier.value,
+                "created_at": timestamp(item.created_at),
+                "state_since": timestamp(since.at) if since is not None else None,
+                "state_since_is_lower_bound": since.is_lower_bound if since is not None else None,
+                "note": _note(item),
+                "nodes": [_node(each) for each in item.slices],
+            }
+        )
+    for each in fleet.standalone:
+        print_json({"standalone": True, **_node(each)})
+
+
+def _node(each: Slice) -> dict[str, Any]:
+    return {
+        "node_id": each.node_id,
+        "zone": each.zone,
+        "index": each.index,
+        "state": each.state,
+        "health": each.health,
+        "accelerator_type": each.accelerator_type,
+        "workers": [
+            {"index": worker.index, "internal_ip": worker.internal_ip, "external_ip": worker.external_ip}
+            for worker in each.workers
+        ],
+    }
+
+
+def _note(item: QueuedResource) -> str:
+    if item.error is not None:
+        return item.error.message
+    if item.state in DEAD_STATES:
+        return "holds quota until it is deleted"
+    if item.state == "ACTIVE":
+        bad = [each for each in item.slices if not each.ready]
+        missing = item.slice_count - len(item.slices)
+        if missing > 0:
+            return f"{missing} of {item.slice_count} slices missing"
+        if bad:
+            health = bad[0].health if bad[0].state == "READY" else bad[0].state
+            return f"slice {bad[0].index} {health}" + (f" and {len(bad) - 1} more" if len(bad) > 1 else "")
+        return "ready"
+    return ""
+
+
+def _age(at: datetime | None, now: datetime) -> str:
+    return duration((now - at).total_seconds()) if at is not None else ""
