@@ -70,6 +70,10 @@ _EID = re.compile(r"\[?EID:?\s*(0x[0-9a-fA-F]+)\]?")
 _LIMIT = re.compile(r"[Ll]imit:?\s+([\d.,]+?)(?:[.,]?(?=\s|$))(?:\s*in\s+(?:region|zone)\s+([\w-]+))?")
 
 
+NEARNESS = 0.55
+"""From this similarity on (difflib's ratio) a name may have been meant."""
+
+
 def eid(message: str) -> str:
     """The error id that support asks for, e.g. `0x4fe8a2`; empty where there is none."""
     found = _EID.search(message)
@@ -78,10 +82,13 @@ def eid(message: str) -> str:
 
 def near_names(name: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ...]:
     """Up to `count` known names that look like `name`, best first; prefixes count as near."""
-    candidates = sorted(set(known))
-    close = difflib.get_close_matches(name, candidates, n=count, cutoff=0.55)
-    starts = [item for item in candidates if name and (item.startswith(name) or name.startswith(item))]
-    return tuple(dict.fromkeys((*close, *starts)))[:count]
+    scored = []
+    for candidate in set(known):
+        ratio = difflib.SequenceMatcher(None, candidate, name).ratio()
+        begins = bool(name) and (candidate.startswith(name) or name.startswith(candidate))
+        if begins or ratio >= NEARNESS:
+            scored.append((-ratio, candidate))
+    return tuple(candidate for _, candidate in sorted(scored)[:count])
 
 
 def _detail(details: Sequence[Mapping[str, Any]], kind: str) -> Mapping[str, Any]:

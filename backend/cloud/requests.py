@@ -15,6 +15,8 @@ from enum import StrEnum
 from typing import Literal
 
 from backend.model import Tier
+from jobs import accelerators
+from jobs.accelerators import Accelerator, UnknownAccelerator
 
 ApiVersion = Literal["v2", "v2alpha1"]
 
@@ -76,7 +78,8 @@ class CreateRequest:
     reservation_host: str = ""
     """`projects/ID`, `folders/ID` or `organizations/ID`: any reservation that this host shares."""
     provisioning_model: str = ""
-    """One of PROVISIONING_MODELS, where it says more than the tier does; `flex-start` is the tier of that name."""
+    """One of PROVISIONING_MODELS, where it says more than the tier does: `spot` and `flex-start` are the tiers of that
+    name, and the field is emptied then."""
     max_run_duration_s: float | None = None
     """After this time the slices are deleted by the service (flex-start)."""
     valid_after_duration_s: float | None = None
@@ -109,6 +112,8 @@ class CreateRequest:
     def __post_init__(self) -> None:
         if self.provisioning_model == "flex-start" and self.tier is Tier.ON_DEMAND:
             object.__setattr__(self, "tier", Tier.FLEX_START)
+            object.__setattr__(self, "provisioning_model", "")
+        if self.provisioning_model == "spot" and self.tier is Tier.SPOT:
             object.__setattr__(self, "provisioning_model", "")
 
     @property
@@ -229,3 +234,15 @@ def carrier(request: CreateRequest, *, version: ApiVersion = "v2alpha1") -> Carr
         reasons.append(f"The client library has no field for {', '.join(missing)}: sent over REST.")
         return Carrier(Transport.REST, "v2alpha1", tuple(reasons))
     return Carrier(Transport.GRPC, "v2alpha1", tuple(reasons))
+
+
+def accelerator_of(request: CreateRequest) -> Accelerator | None:
+    """The catalogue's entry of what is asked for; None where it is unknown or incomplete."""
+    try:
+        if request.accelerator_type:
+            return accelerators.parse(request.accelerator_type)
+        if request.type and request.topology:
+            return accelerators.from_topology(request.type, request.topology)
+    except UnknownAccelerator:
+        return None
+    return None
