@@ -112,7 +112,8 @@ def mesh_problems(
     devices = chips_per_slice * devices_per_chip
     where = f"a {type_name} slice" if type_name else "a slice"
     if ici.product != devices:
-        has = f"{chips_per_slice} chips" if devices_per_chip == 1 else f"{devices} devices ({chips_per_slice} chips)"
+        chips = f"{chips_per_slice} chip{'s' if chips_per_slice > 1 else ''}"
+        has = chips if devices_per_chip == 1 else f"{devices} devices ({chips})"
         note = ""
         if slices > 1 and ici.product == devices * slices:
             note = f" ({ici.product} is the count of all {slices} slices: the ICI axes split one slice)"
@@ -183,7 +184,7 @@ def _choices(asked: Axes, count: int) -> str:
     legal = legal_axes(count)
     nearest = min(legal, key=distance)
     listed = list(dict.fromkeys([nearest, *legal]))[:SUGGESTIONS]
-    more = " ..." if len(legal) > len(listed) else ""
+    more = f" ({len(legal)} in all)" if len(legal) > len(listed) else ""
     return ", ".join(axes.words() for axes in listed) + more
 
 

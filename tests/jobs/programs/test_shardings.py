@@ -1,0 +1,147 @@
+"""The benchmark measures what it claims, over several processes and slices, and ends when something is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.programs import shardings
+from jobs.programs.process import Place, ProgramError, place, wanted_platform
+from jobs.readings import ReadingParser
+from jobs.roofline import Model
+from tests.jobs.programs import gang
+
+SMALL = ("-b", "64", "-n", "2", "--steps", "4")
+
+
+def parsed(*argv: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    shardings.add_arguments(parser)
+    return parser.parse_args(argv)
+
+
+def test_the_documents_commands_parse_as_written() -> None:
+    arguments = parsed("--ici_fsdp_parallelism", "16", "--dcn_data_parallelism", "2", "--batch_size", "131072")
+    assert shardings.mesh_of(arguments).code() == "ici 1x16x1 dcn 2x1x1"
+    assert parsed("-dd", "2", "-df", "3", "-dt", "5", "-id", "7", "-if", "11", "-it", "13").ici_fsdp_parallelism == 11
+    assert vars(parsed()) | {"profiler_path": "", "embedding_dimension": 2048, "num_layers": 4} == vars(parsed())
+
+
+def test_program_and_planner_count_the_same_flops() -> None:
+    arguments, model = parsed("-d", "512", "-b", "64", "-n", "3"), Model(512, 3, 64)
+    assert shardings.claimed_flops(arguments) == model.claimed_flops_per_device
+    assert shardings.corrected_flops(arguments) == model.flops_per_device
+
+
+@pytest.mark.parametrize(
+    ("argv", "word"),
+    [
+        (("-if", "3"), "multiply to 3, but a slice has 4 chips: use e.g. fsdp 4"),
+        (("-dd", "2"), "leave the DCN axes at 1"),
+        (("-d", "6"), "use a multiple of 4"),
+        (("--steps", "0"), "--steps is below 1"),
+        (("-b", "0"), "--batch_size is 0"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_jax_is_imported(argv: tuple[str, ...], word: str) -> None:
+    with pytest.raises(ProgramError, match=word.replace("(", ".")):
+        shardings.check(parsed(*argv), Place("", 0, 1, 0, 1, 4))
+
+
+def test_the_environment_is_read_strictly() -> None:
+    told = {"SLICETOWER_PROCESS_ID": "5", "SLICETOWER_NUM_PROCESSES": "8", "SLICETOWER_NUM_SLICES": "2"}
+    assert place(told).process == 5
+    for wrong in ({"SLICETOWER_PROCESS_ID": "8"}, {"SLICETOWER_NUM_SLICES": "3"}, {"SLICETOWER_SLICE_ID": "x"}):
+        with pytest.raises(ProgramError):
+            place({**told, **wrong})
+
+
+def test_only_an_explicit_cpu_is_cpu() -> None:
+    assert wanted_platform({}) == wanted_platform({"JAX_PLATFORMS": ""}) == "tpu"
+    assert wanted_platform({"JAX_PLATFORMS": "tpu,cpu"}) == "tpu"
+    assert wanted_platform({"JAX_PLATFORMS": "cpu"}) == "cpu"
+    with pytest.raises(ProgramError, match="cuda"):
+        wanted_platform({"JAX_PLATFORMS": "cuda"})
+
+
+@pytest.mark.parametrize(("steps", "wanted"), [(20, 5), (4, 5), (1, 5), (7, 3), (5, 0)])
+def test_runs_without_communication_are_spread_over_the_steps(steps: int, wanted: int) -> None:
+    due = [number for number in range(steps) if shardings._is_due(number, steps, wanted)]
+    assert len(due) == min(steps, wanted)
+
+
+@pytest.mark.xdist_group("jax")
+class TestOnRealDevices:
+    """These start real JAX processes: few, small, one after the other."""
+
+    def test_halving_the_dimension_quarters_the_flops_that_the_compiler_counts(self, tmp_path: Path) -> None:
+        (whole,) = gang.run("shardings", [*SMALL, "-d", "256"], tmp_path)
+        (half,) = gang.run("shardings", [*SMALL, "-d", "128"], tmp_path)
+        assert (whole.code, half.code) == (0, 0), whole.text + half.text
+        large, small = whole.message("compiled"), half.message("compiled")
+        assert small["flops_per_device"] == large["flops_per_device"] / 4
+        assert large["compiler_flops_per_device"] / small["compiler_flops_per_device"] == pytest.approx(4, rel=0.05)
+        assert large["compiler_ratio"] == pytest.approx(1, abs=0.08)
+        assert len(whole.steps) == 4
+        for step in whole.steps:
+            rate = large["flops_per_device"] / step["step_time_s"] / 1e12
+            assert step["tflops_per_device"] == pytest.approx(rate)
+        summary = whole.message("summary")
+        assert summary["step_time_s"] == pytest.approx(statistics.median(each["step_time_s"] for each in whole.steps))
+        assert summary["no_communication_step_time_s"] > 0
+        assert f"TFLOP is {large['claimed_flops_per_device'] / 1e12}" in whole.text, "upstream's line"
+        parser = ReadingParser()
+        readings = [reading for line in whole.text.splitlines() for reading in parser.feed(line)]
+        assert [each.counts for each in readings] == [False, True, True, True, True]
+        assert parser.summary == summary
+
+    def test_two_slices_of_two_workers_run_with_every_kind_of_axis(self, tmp_path: Path) -> None:
+        axes = ["-dd", "2", "-if", "2", "-it", "2"]
+        told = gang.run("shardings", [*SMALL, "-d", "64", *axes], tmp_path, slices=2, workers=2, devices=2)
+        assert [each.code for each in told] == [0, 0, 0, 0], told[0].text
+        assert [each.message("device")["process"] for each in told] == [0, 1, 2, 3]
+        assert [each.message("device")["slice"] for each in told] == [0, 0, 1, 1]
+        assert {each.message("device")["devices"] for each in told} == {8}
+        assert all(len(each.steps) == 4 for each in told)
+
+    def test_a_killed_worker_ends_the_others_within_the_heartbeat(self, tmp_path: Path) -> None:
+        arguments = [*SMALL[:-1], "100000", "-d", "64", "--heartbeat_timeout", "10"]
+        processes = gang.start("shardings", arguments, tmp_path, workers=2, devices=2)
+        try:
+            for _ in range(6000):
+                if '"step":3' in (tmp_path / "1").read_text() or processes[1].poll() is not None:
+                    break
+                try:
+                    processes[1].wait(0.02)
+                except subprocess.TimeoutExpired:
+                    continue
+            processes[1].send_signal(signal.SIGKILL)
+            told = gang.wait(processes, tmp_path)
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+        assert told[1].code == -signal.SIGKILL
+        assert told[0].code not in (0, -signal.SIGKILL), "it neither finished nor had to be killed by us"
+
+    def test_devices_are_counted_over_slices(self, tmp_path: Path) -> None:
+        told = gang.run("devices", [], tmp_path, slices=2, workers=1, devices=4)
+        assert [each.code for each in told] == [0, 0]
+        assert told[0].message("check")["devices_by_slice"] == {"0": 4, "1": 4}
+        assert told[0].message("check")["expected_devices"] == 8
+        assert told[1].message("check")["ok"] is True
+
+    def test_without_a_tpu_nothing_falls_back_to_cpu(self, tmp_path: Path) -> None:
+        code = "import os; os.environ.pop('JAX_PLATFORMS', None); from jobs.programs.shardings import main; main([])"
+        shown = subprocess.run(
+            [sys.executable, "-c", code], cwd=gang.ROOT, capture_output=True, text=True, timeout=120
+        )
+        assert shown.returncode == 1
+        assert '"kind":"platform"' in shown.stdout
