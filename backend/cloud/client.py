@@ -311,7 +311,7 @@ class CloudClient:
         """The type strings that the zone lists; listed is not the same as in stock."""
         pages = await self._list("ListAcceleratorTypes", project, zone, "accelerator types", None)
         raw = [message("AcceleratorType").FromString(data) for page in pages for data in page]
-        return sorted({item.type or convert.last_part(item.name) for item in raw}, key=convert.natural)
+        return sorted({item.type_ or convert.last_part(item.name) for item in raw}, key=convert.natural)
 
     async def runtime_versions(self, project: str, zone: str) -> list[str]:
         pages = await self._list("ListRuntimeVersions", project, zone, "runtime versions", None)

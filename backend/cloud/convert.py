@@ -70,7 +70,7 @@ def sizes(accelerator_type: str, type_: str = "", topology: str = "") -> tuple[i
 def _accelerator(node: Any) -> tuple[int, int, str, str]:
     """(chips, workers, type string, topology) of a node or of a node template."""
     config = node.accelerator_config
-    type_ = enum_name("AcceleratorConfig.Type", config.type) if config.type else ""
+    type_ = enum_name("AcceleratorConfig.Type", config.type_) if config.type_ else ""
     chips, workers, name = sizes(node.accelerator_type, type_, config.topology)
     return chips, workers, name, config.topology
 
@@ -195,7 +195,7 @@ def node(raw: Any, project: str, zone: str) -> Slice:
 
 def _maintenance(raw: Any) -> Maintenance:
     return Maintenance(
-        kind=enum_name("UpcomingMaintenance.MaintenanceType", raw.type),
+        kind=enum_name("UpcomingMaintenance.MaintenanceType", raw.type_),
         status=enum_name("UpcomingMaintenance.MaintenanceStatus", raw.maintenance_status),
         can_reschedule=raw.can_reschedule,
         window_start=raw.window_start_time,

@@ -230,6 +230,11 @@ class FleetWatch:
                     return value
             await news.wait()
 
+    async def next_snapshot(self) -> Fleet:
+        """Waits, without a bound of its own, until a poll has ended, well or badly."""
+        await self._news.wait()
+        return self._fleet
+
     def note(self, event: Event) -> None:
         """Shows an event that was made elsewhere (an action of the operator); the journal is the caller's."""
         self._add([event])
