@@ -144,9 +144,7 @@ class Operation:
     error: Json | None = None
     cancel_requested: bool = False
     empty_response: bool = False
-    """Deletes answer with google.protobuf.Empty, everything else with its target."""
-    response: Json | None = None
-    """The target as it was when the operation ended."""
+    """The delete of a node answers with google.protobuf.Empty, everything else with its target."""
 
     @property
     def done(self) -> bool:

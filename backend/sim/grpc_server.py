@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 from google.protobuf import json_format
 from google.protobuf.message import Message
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
 from backend.sim import wire
 from backend.sim.api import ALPHA_ONLY, Api

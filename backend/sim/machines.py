@@ -40,7 +40,7 @@ class Machines(Protocol):
         ...
 
     def authorize(self, address: str, keys: tuple[str, ...]) -> None:
-        """The public keys (lines of OpenSSH's format) that may log in from now on."""
+        """The keys that may log in from now on: `user:KEY` lines, as in a node's metadata."""
         ...
 
     def host_key(self, address: str) -> str:

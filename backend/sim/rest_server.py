@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -94,8 +95,10 @@ class RestService:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def application(self) -> web.Application:
+    def application(self, add_more: Callable[[web.Application], None] = lambda app: None) -> web.Application:
+        """`add_more` may add routes; everything that no route has is answered with 404."""
         application = web.Application(client_max_size=LARGEST_BODY)
+        add_more(application)
         application.router.add_get("/compute/v1/projects/{project}", self._compute_project)
         application.router.add_route("*", "/{version:v1|v2|v2alpha1}/{path:.+}", self._handle)
         application.router.add_route("*", "/{path:.*}", self._nowhere)

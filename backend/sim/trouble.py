@@ -8,6 +8,39 @@ from fnmatch import fnmatchcase
 from backend.sim.clock import Clock
 from backend.sim.refusals import Code, Refusal
 
+METHODS = (
+    "ListQueuedResources",
+    "GetQueuedResource",
+    "CreateQueuedResource",
+    "DeleteQueuedResource",
+    "ResetQueuedResource",
+    "PerformMaintenanceQueuedResource",
+    "GetMaintenanceInfo",
+    "ListNodes",
+    "GetNode",
+    "CreateNode",
+    "DeleteNode",
+    "StopNode",
+    "StartNode",
+    "UpdateNode",
+    "PerformMaintenance",
+    "SimulateMaintenanceEvent",
+    "GetGuestAttributes",
+    "ListAcceleratorTypes",
+    "GetAcceleratorType",
+    "ListRuntimeVersions",
+    "GetRuntimeVersion",
+    "ListReservations",
+    "GenerateServiceIdentity",
+    "ListLocations",
+    "GetLocation",
+    "GetOperation",
+    "ListOperations",
+    "CancelOperation",
+    "DeleteOperation",
+)
+"""Every call of the service by its RPC's name (GetMaintenanceInfo exists over REST alone)."""
+
 
 @dataclass
 class Rule:

@@ -9,6 +9,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from backend.model import QueuedResourceState
 from backend.sim import refusals
@@ -16,7 +17,7 @@ from backend.sim.clock import Agenda
 from backend.sim.entities import Key, Node, Operation, Request
 from backend.sim.machines import Machine, Machines
 from backend.sim.refusals import Json
-from backend.sim.scenario import Scenario
+from backend.sim.scenario import ReservationSpec, Scenario
 from backend.sim.trouble import Trouble
 
 OPERATIONS_KEPT = 5_000
@@ -160,13 +161,17 @@ class World:
         )
         return total - used
 
+    def resize_reservation(self, item: ReservationSpec, chips: int) -> None:
+        """Gives a reservation more or fewer chips; what lives on it stays."""
+        self.reservations[item.name] = replace(item, chips=chips)
+
     def start_operation(self, verb: str, project: str, zone: str, target: str, api_version: str) -> Operation:
         """A new operation that is not done."""
         stamp = int(self.now * 1000)
         parts = (self.random.getrandbits(52), self.random.getrandbits(32), self.random.getrandbits(32))
         operation_id = f"operation-{stamp}-{parts[0]:013x}-{parts[1]:08x}-{parts[2]:08x}"
         operation = Operation(project, zone, operation_id, verb, target, api_version, self.now)
-        operation.empty_response = verb == "delete"
+        operation.empty_response = verb == "delete" and "/nodes/" in target
         self.operations[operation.name] = operation
         if len(self.operations) > OPERATIONS_KEPT:
             ended = [name for name, item in self.operations.items() if item.done]
@@ -205,6 +210,5 @@ def hostname(node: Node, index: int) -> str:
 
 
 def authorized_keys(node: Node) -> tuple[str, ...]:
-    """Public keys of the node's metadata (`user:KEY` lines), without their users."""
-    lines = node.metadata.get("ssh-keys", "").splitlines()
-    return tuple(line.split(":", 1)[1].strip() for line in lines if ":" in line)
+    """The `user:KEY` lines of the node's metadata."""
+    return tuple(line.strip() for line in node.metadata.get("ssh-keys", "").splitlines() if ":" in line)
