@@ -215,7 +215,8 @@ class Look:
         except ColorParseError:
             return None
         if percentage.endswith("%"):
-            color = color.multiply_alpha(float(percentage.rstrip("%")) / 100)
+            # Not multiply_alpha: it leaves the terminal's own colours as they are.
+            color = color._replace(a=color.a * float(percentage.rstrip("%")) / 100)
         if color.ansi is not None:
             return color
         if color.a == 0:
