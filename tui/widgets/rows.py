@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -72,7 +73,7 @@ def outcome_cell(outcome: str, *, detail: str = "") -> Cell:
 
 
 def number_cell(value: float | None, text: str | None = None, *, token: str = "") -> Cell:
-    """A number that sorts as one; None is shown as `-` and sorts last."""
-    if value is None:
+    """A number that sorts as one; None and nan are shown as `-` and sort last."""
+    if value is None or math.isnan(value):
         return Cell(text if text is not None else "-", token=token or "muted")
     return Cell(text if text is not None else f"{value:g}", token=token, sort=value)

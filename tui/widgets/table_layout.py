@@ -31,7 +31,7 @@ def natural_width(column: Column, seen: int) -> int:
     """
     if column.width is not None:
         return column.width
-    return max(column.min_width, min(max(seen, len(column.title) + 1), column.max_width))
+    return max(column.min_width, min(max(seen, len(column.title)), column.max_width))
 
 
 def total_width(placed: Sequence[Placed]) -> int:

@@ -68,12 +68,19 @@ class RowPainter:
         """The titles, the sorted one with its direction; arrows at the edges where more columns lie."""
         arrow = self.look.glyph("sort-down" if descending else "sort-up")
         style = self.base + self.look.style("title")
+        ellipsis = self.look.glyph("ellipsis")
         texts = [" " * GUTTER]
         for item in self.placed:
             column = self.columns[item.index]
-            title = column.title + arrow if column.id == sort_column else column.title
-            texts.append(fit(title, item.width, right=column.align == "right", ellipsis=self.look.glyph("ellipsis")))
-            texts.append(_GAP)
+            right = column.align == "right"
+            if column.id != sort_column:
+                texts.append(fit(column.title, item.width, right=right, ellipsis=ellipsis) + _GAP)
+            elif item is self.placed[-1]:
+                texts.append(fit(column.title + arrow, item.width, right=right, ellipsis=ellipsis))
+            elif right:
+                texts.append(fit(column.title, item.width, right=True, ellipsis=ellipsis) + arrow + _GAP[1:])
+            else:
+                texts.append(fit(column.title + arrow, item.width + 1, ellipsis=ellipsis) + _GAP[1:])
         strip = self._window(Strip([Segment("".join(texts), style)]).adjust_cell_length(self.total, style), scroll_x)
         if scroll_x > 0:
             strip = _overlay(strip, self.frozen - 1, self.look.glyph("more-left"), style)
