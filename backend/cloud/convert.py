@@ -28,6 +28,7 @@ from jobs import accelerators
 _DIGITS = re.compile(r"(\d+)")
 
 
+@lru_cache(maxsize=65_536)
 def natural(text: str) -> tuple[tuple[int, int | str], ...]:
     """A sort key by which `a-2` stands before `a-10`."""
     return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in _DIGITS.split(text) if part)
@@ -311,6 +312,8 @@ def join(
 
 def _placed(item: QueuedResource, nodes: list[Slice]) -> tuple[Slice, ...]:
     """The slices in numeric order. The index is the node's place among those that were asked for."""
+    if len(nodes) == 1 and item.node_ids == (nodes[0].node_id,):
+        return (_owned(nodes[0], item.name, 0),)
     places = {node_id: index for index, node_id in enumerate(item.node_ids)}
     placed: list[Slice] = []
     strangers: list[Slice] = []
