@@ -1,0 +1,158 @@
+"""How a worker is reached: directly, through a jump host, through IAP, or as the operator's OpenSSH configuration says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.context import Context
+from backend.outcomes import OperatorError
+from backend.sanitize import plain
+from backend.ssh.keys import login_name
+from backend.targets import WorkerRef
+
+SHARED_DOOR_LIMIT = 64
+"""Handshakes in flight through one jump host or IAP (design: two limits, not one)."""
+
+OPENSSH_CONFIG_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A jump host."""
+
+    host: str
+    port: int = 22
+    user: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.user + '@' if self.user else ''}{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where to connect for one worker."""
+
+    host: str
+    port: int
+    user: str
+    hop: Hop | None = None
+    proxy_command: tuple[str, ...] = ()
+    key: Path | None = None
+    """A key file that the operator's OpenSSH configuration names for this host."""
+
+
+def parse_hop(text: str) -> Hop:
+    """`[user@]host[:port]`, IPv6 in brackets.
+
+    Raises:
+        OperatorError: Not of that form.
+    """
+    user, _, rest = text.rpartition("@")
+    host, port = rest, ""
+    if rest.startswith("["):
+        host, _, tail = rest[1:].partition("]")
+        port = tail.removeprefix(":")
+    elif rest.count(":") == 1:
+        host, _, port = rest.partition(":")
+    if not host or (port and not port.isdigit()) or not 0 < int(port or 22) < 65536:
+        raise OperatorError(
+            f"'{plain(text)}' is no jump host.", 'Write jump = "user@host:port" in the [ssh] of the context.'
+        )
+    return Hop(host, int(port or 22), user)
+
+
+def connect_limit(context: Context) -> int:
+    """Handshakes in flight: fewer where they all pass one door."""
+    if context.ssh.route in ("jump", "iap"):
+        return min(context.ssh.connect_limit, SHARED_DOOR_LIMIT)
+    return context.ssh.connect_limit
+
+
+async def route_to(
+    worker: WorkerRef, context: Context, instance_name: Callable[[WorkerRef], Awaitable[str]] | None = None
+) -> Route:
+    """The route of one worker.
+
+    Args:
+        worker: Whom to reach.
+        context: Its `ssh.route` decides.
+        instance_name: The Compute Engine name of a worker, asked for a tunnel through IAP alone.
+
+    Raises:
+        OperatorError: The worker has no address of that kind, or its instance name is not known.
+    """
+    settings = context.ssh
+    user = login_name(settings.user)
+    if settings.route == "iap":
+        name = await instance_name(worker) if instance_name is not None else ""
+        if not name:
+            raise OperatorError(
+                f"{worker.address} has no instance name in its guest attributes, which a tunnel through IAP needs.",
+                "Check that guest attributes are allowed (compute.disableGuestAttributesAccess), or use another route.",
+            )
+        command = ("gcloud", "compute", "start-iap-tunnel", name, str(settings.port), "--listen-on-stdin")
+        place = (f"--project={worker.project}", f"--zone={worker.zone}", "--verbosity=warning")
+        return Route(name, settings.port, user, proxy_command=command + place)
+    if settings.route == "external":
+        address = _required(worker, worker.external_ip, "external", "internal, jump or iap")
+        return Route(address, settings.port, user)
+    if settings.route == "config":
+        return await _from_openssh(worker, context)
+    address = _required(worker, worker.internal_ip, "internal", "external or iap")
+    hop = parse_hop(settings.jump) if settings.route == "jump" else None
+    return Route(address, settings.port, user, hop)
+
+
+def _required(worker: WorkerRef, address: str, kind: str, others: str) -> str:
+    if not address:
+        raise OperatorError(
+            f"{worker.address} has no {kind} IP address (yet).", f"Set route in the [ssh] of the context to {others}."
+        )
+    return address
+
+
+async def _from_openssh(worker: WorkerRef, context: Context) -> Route:
+    """Asks OpenSSH itself (`ssh -G`) what its configuration says about this address: no second parser that differs."""
+    address = worker.external_ip or _required(worker, worker.internal_ip, "external or internal", "iap")
+    command = ["ssh", "-G", "-p", str(context.ssh.port)] if context.ssh.port != 22 else ["ssh", "-G"]
+    if context.ssh.user:
+        command += ["-l", context.ssh.user]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, "--", address, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+    except OSError as error:
+        raise OperatorError("The route is config, but there is no ssh program here.", "Use another route.") from error
+    try:
+        async with asyncio.timeout(OPENSSH_CONFIG_TIMEOUT_S):
+            out, err = await process.communicate()
+    except TimeoutError as error:
+        process.kill()
+        await process.wait()
+        raise OperatorError(f"`ssh -G {address}` did not answer.", "Look at ~/.ssh/config.") from error
+    if process.returncode != 0:
+        raise OperatorError(f"OpenSSH refuses its configuration for {address}.", "Mend it.", raw=plain(err))
+    values: dict[str, list[str]] = {}
+    for line in out.decode("utf-8", "replace").splitlines():
+        name, _, value = line.partition(" ")
+        values.setdefault(name, []).append(value)
+    jump = values.get("proxyjump", ["none"])[0]
+    proxy = values.get("proxycommand", ["none"])[0]
+    return Route(
+        host=values.get("hostname", [address])[0],
+        port=int(values.get("port", ["22"])[0]),
+        user=values.get("user", [login_name(context.ssh.user)])[0],
+        hop=parse_hop(jump) if jump not in ("", "none") else None,
+        proxy_command=("/bin/sh", "-c", f"exec {proxy}") if proxy not in ("", "none") else (),
+        key=_first_existing(values.get("identityfile", [])),
+    )
+
+
+def _first_existing(names: list[str]) -> Path | None:
+    paths = (Path(name).expanduser() for name in names)
+    return next((path for path in paths if path.exists()), None)
