@@ -97,9 +97,23 @@ def make_key(path: Path) -> str:
 @asynccontextmanager
 async def sshd(directory: Path, *lines: str) -> AsyncIterator[Sshd]:
     """Starts one; `lines` are added to its configuration, the first mention of an option wins."""
-    directory.mkdir(parents=True, exist_ok=True)
+    server = _launch(directory, lines)
+    try:
+        async with asyncio.timeout(START_S):
+            while True:
+                with suppress(OSError):
+                    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                    writer.close()
+                    break
+                await asyncio.sleep(0.02)
+        yield server
+    finally:
+        server.close()
+
+
+def _launch(directory: Path, lines: tuple[str, ...]) -> Sshd:
     home = directory / "home"
-    home.mkdir(exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
     host_public = make_key(directory / "host_key")
     operator = make_key(directory / "id_ed25519")
     (directory / "authorized_keys").write_text(operator + "\n")
@@ -125,18 +139,7 @@ async def sshd(directory: Path, *lines: str) -> AsyncIterator[Sshd]:
     ]
     (directory / "sshd_config").write_text("\n".join(config) + "\n")
     with (directory / "sshd.log").open("wb") as log:
-        process = subprocess.Popen(  # noqa: ASYNC220
+        process = subprocess.Popen(
             [SSHD, "-D", "-e", "-f", str(directory / "sshd_config")], stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
-    server = Sshd(directory, port, home, directory / "id_ed25519", host_public, process)
-    try:
-        async with asyncio.timeout(START_S):
-            while True:
-                with suppress(OSError):
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.close()
-                    break
-                await asyncio.sleep(0.02)
-        yield server
-    finally:
-        server.close()
+    return Sshd(directory, port, home, directory / "id_ed25519", host_public, process)
