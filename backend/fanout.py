@@ -226,7 +226,7 @@ class Fanout:
                 self.batch += 1
                 self.started += len(batch)
                 self._last_activity = self._clock()
-                for index in batch:
+                for index in (index for index in batch if not self._results[index].ended):
                     task = asyncio.ensure_future(self._execute(index))
                     self._tasks.add(task)
                     task.add_done_callback(self._ended)
@@ -239,8 +239,8 @@ class Fanout:
             await _cancel(self._tasks)
         if self._bug is not None:
             raise self._bug
-        for index in (index for batch in self._batches[self.batch :] for index in batch):
-            result = self._results[index]
+        unreached = [self._results[index] for batch in self._batches[self.batch :] for index in batch]
+        for result in (result for result in unreached if not result.ended):
             result.outcome, result.phase = Outcome.NOT_STARTED, Phase.ENDED
             result.error = self.stop_reason
         self._changed()

@@ -391,6 +391,15 @@ class LogStore:
     def _share(count: int) -> int:
         return max(RING_BYTES_LEAST, min(RING_BYTES_MOST, RING_BYTES_TOTAL // count))
 
+    def release(self, run_id: str) -> None:
+        """Closes the logs of one run; the others get its share of memory."""
+        folder = self.runs_dir / run_id
+        for path in [path for path in self._open if path.parent == folder]:
+            self._open.pop(path).close()
+        share = self._share(max(1, len(self._open)))
+        for each in self._open.values():
+            each.set_ring(share)
+
     def files(self, run_id: str) -> list[Path]:
         """The log files of a run, in the order of their workers."""
 

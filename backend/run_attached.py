@@ -28,9 +28,7 @@ END_WAIT_S = 5.0
 LOST_TEXT = "The connection was lost: the command may have run, or still run."
 
 
-async def kill_marked(
-    pool: ConnectionPool, run: Run, index: int, session: int, grace_s: float
-) -> tuple[int, ...]:
+async def kill_marked(pool: ConnectionPool, run: Run, index: int, session: int, grace_s: float) -> tuple[int, ...]:
     """Ends the processes of one worker's command and returns the pids that survive.
 
     Raises:
@@ -56,12 +54,16 @@ class AttachedDriver:
         self._budget = budget
         self._remotes: dict[int, Remote] = {}
         self._sessions: dict[int, int] = {}
+        self._starting: dict[int, asyncio.Task[object] | None] = {}
+        """Workers whose session is being opened, by the task that does it."""
+        self._called_off: set[int] = set()
 
     async def execute(self, index: int) -> None:
         """Runs the command on one worker and says what became of it."""
         run = self._run
         result = run.results[index]
         run.phase(index, Phase.CONNECTING)
+        starting: asyncio.Task[object] | None = None
         nonce = new_nonce()
         script = scripts.run(
             run.request.argv,
@@ -84,13 +86,17 @@ class AttachedDriver:
             result.worker,
             script,
             nonce,
-            output=lambda data, stream: run.output(index, data, stream) and None,
+            output=lambda data, stream: run.output(index, data, stream),
             on_control=heard,
             budget=self._budget,
         )
         self._remotes[index] = remote
         try:
-            await remote.start(self._pool, lambda text: run.phase(index, Phase.CONNECTING, text))
+            self._starting[index] = asyncio.current_task()
+            try:
+                await remote.start(self._pool, lambda text: run.phase(index, Phase.CONNECTING, text))
+            finally:
+                starting = self._starting.pop(index)
             try:
                 async with asyncio.timeout(run.request.timeout_s):
                     ended = await asyncio.shield(remote.ended)
@@ -105,8 +111,15 @@ class AttachedDriver:
             return
         except asyncio.CancelledError:
             remote.abandon()
-            run.finish(index, Outcome.UNKNOWN, "This console left it: the command may have run, or still run.")
-            raise
+            if index not in self._called_off or starting is None:
+                run.finish(index, Outcome.UNKNOWN, "This console left it: the command may have run, or still run.")
+                raise
+            starting.uncancel()
+            if remote.opened:
+                run.finish(index, Outcome.UNKNOWN, "The run was stopped while the command was started.")
+            else:
+                run.finish(index, Outcome.NOT_STARTED, "Not started: the run was stopped.")
+            return
         finally:
             del self._remotes[index]
         self._tell(index, ended)
@@ -142,8 +155,18 @@ class AttachedDriver:
 
     async def stop(self, index: int, grace_s: float) -> tuple[int, ...]:
         """Ends one worker's processes, verified; one whose connection was lost is asked again by its mark."""
+        run = self._run
+        starting = self._starting.get(index)
+        if starting is not None:
+            self._called_off.add(index)
+            starting.cancel()
+            await run.until(lambda each: each.results[index].ended)
         remote = self._remotes.get(index)
-        if remote is None and not self._run.results[index].started_at and index not in self._sessions:
+        if remote is not None and index not in self._sessions:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_WAIT_S):
+                    await remote.heard("go")
+        if run.results[index].outcome is Outcome.NOT_STARTED:
             return ()
         session = self._sessions.get(index, 0) if remote is not None and not remote.ended.done() else 0
-        return await kill_marked(self._pool, self._run, index, session, grace_s)
+        return await kill_marked(self._pool, run, index, session, grace_s)

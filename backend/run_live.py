@@ -108,6 +108,8 @@ class Run:
         self.ended_at: datetime | None = None
         self.interrupted = False
         """The operator stopped it."""
+        self.preparing = False
+        """Code is being shipped, or setup runs: nothing of the command has started."""
         self.observed = False
         """Another console drives it; this one only looks."""
         self.fanout: Fanout | None = None
@@ -246,7 +248,9 @@ class Run:
             OperatorError: It was not started through the supervisor, and would be left without anybody who hears it.
         """
         if not self.request.supervised:
-            raise OperatorError(f"Run {self.id} is tied to this console.", "Start it with --detach to leave it alone.")
+            raise OperatorError(
+                f"Run {self.id} is tied to this console.", "Start it with --detach to leave it alone."
+            )
         if self.task is not None and not self.task.done():
             self._detaching = True
             self.task.cancel()
@@ -270,6 +274,8 @@ class Run:
                 self.phase(index, Phase.STOPPING)
         answers = await asyncio.gather(*(self._stop_one(index, grace_s) for index in may_run))
         if self.task is not None and not self.observed:
+            if self.preparing:
+                self.task.cancel()
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_WAIT_S):
                     await self.wait()

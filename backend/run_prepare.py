@@ -73,7 +73,13 @@ async def _ship(run: Run, index: int, pool: ConnectionPool, budget: ReadBudget) 
     noise = bytearray()
     script = scripts.ship(bundle.digest, len(bundle.archive), nonce)
     remote = Remote(
-        worker, script, nonce, output=lambda data, _: noise.extend(data), budget=budget, keep_stdin=True, last_control=""
+        worker,
+        script,
+        nonce,
+        output=lambda data, _: noise.extend(data),
+        budget=budget,
+        keep_stdin=True,
+        last_control="",
     )
     try:
         async with asyncio.timeout(SHIP_TIMEOUT_S):
@@ -110,9 +116,7 @@ async def _set_up(run: Run, index: int, pool: ConnectionPool, secrets: dict[str,
     environment = run.environment(index, secrets)
     script = scripts.setup(run.request.setup, digest, setup_key(run.request), nonce, environment)
     run.phase(index, Phase.SETUP, "setup")
-    remote = Remote(
-        worker, script, nonce, output=lambda data, stream: run.output(index, data, stream) and None, budget=budget
-    )
+    remote = Remote(worker, script, nonce, output=lambda data, stream: run.output(index, data, stream), budget=budget)
     began = now()
     try:
         await remote.start(pool, lambda text: run.phase(index, Phase.SETUP, text))

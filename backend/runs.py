@@ -2,6 +2,381 @@
 
 from __future__ import annotations
 
-from backend.run_model import RunPlan, RunRecord, RunRequest, RunState, StopReport
+import asyncio
+import os
+import secrets as random_source
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 
-__all__ = ["RunPlan", "RunRecord", "RunRequest", "RunState", "StopReport"]
+from backend.context import Paths
+from backend.fanout import FailurePolicy, Fanout, Phase, summarize
+from backend.logs import LogStore
+from backend.model import Event, EventKind, Fleet
+from backend.outcomes import OperatorError, Outcome
+from backend.run_attached import AttachedDriver, kill_marked
+from backend.run_detached import DetachedDriver, Program
+from backend.run_live import Run, RunLock, new_results, now
+from backend.run_model import RunPlan, RunRecord, RunRequest, RunState, StopReport
+from backend.run_plan import make_plan
+from backend.run_prepare import needed, prepare
+from backend.run_store import RunJournal, RunStore, new_run_id
+from backend.sanitize import plain
+from backend.ssh.connections import ConnectionPool, require_files
+from backend.ssh.hostkeys import node_of
+from backend.ssh.remote import ReadBudget
+from backend.targets import WorkerRef, fold
+
+__all__ = ["Run", "RunManager", "RunPlan", "RunRecord", "RunRequest", "RunState", "StopReport"]
+
+SAVE_S = 1.0
+"""How often changed results are written while a run lives."""
+
+OBSERVE_S = 1.0
+"""How often a run that another console drives is read, and its lock is tried."""
+
+ORPHAN_TEXT = "Its console ended while the command ran: it may have run, or still run."
+UNREACHED_TEXT = "Not started: its console ended before this batch."
+
+
+class RunManager:
+    """Launches runs, keeps their records, and finds again what outlived a console.
+
+    Args:
+        pool: Connections to workers.
+        journal: Keeps the records.
+        paths: Where logs lie.
+        fleet: The fleet as it is known now; tells when a worker no longer exists.
+        context: The context's name, for the record.
+    """
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        journal: RunJournal,
+        paths: Paths,
+        *,
+        fleet: Callable[[], Fleet] | None = None,
+        context: str = "",
+    ) -> None:
+        self.store = RunStore(journal)
+        self.logs = LogStore(paths.runs_dir)
+        self.budget = ReadBudget()
+        """Shared by all sessions; the console limits it, the verbs don't."""
+        self.active: dict[str, Run] = {}
+        """Runs of this session by id, ended ones too until `forget`."""
+        self._pool = pool
+        self._journal = journal
+        self._paths = paths
+        self._fleet = fleet
+        self._context = context
+        self._program: Program | None = None
+        self._locks: dict[str, RunLock] = {}
+
+    # -- planning and launching --------------------------------------------------------------------------------------
+
+    def plan(self, request: RunRequest, workers: Sequence[WorkerRef]) -> RunPlan:
+        """What would be done.
+
+        Raises:
+            OperatorError: A batch size, a failure limit or a policy that can't be read.
+        """
+        return make_plan(request, workers)
+
+    async def launch(self, plan: RunPlan, *, environment: Mapping[str, str] | None = None) -> Run:
+        """Starts a run and returns at once.
+
+        Args:
+            plan: A plan without refusals.
+            environment: The operator's own, from which secret variables are taken.
+
+        Raises:
+            OperatorError: The plan was refused, a secret variable is not set, no key can be loaded, too few open files.
+        """
+        if plan.refusals:
+            raise OperatorError(plan.refusals[0], " ".join(plan.refusals[1:]))
+        values = _secret_values(plan.request, os.environ if environment is None else environment)
+        require_files(len(plan.workers))
+        await self._pool.identity()
+        started_at = now()
+        run_id = new_run_id(random_source.randbelow(1 << 20), now=started_at.timestamp())
+        run = Run(
+            run_id, plan.request, new_results(plan), plan.remote_text, self.logs, started_at, batches=plan.batches
+        )
+        self._lock(run_id).take()
+        bundle = plan.request.bundle
+        self.store.create(
+            RunRecord(
+                id=run_id,
+                request=plan.request,
+                workers=plan.workers,
+                results=tuple(run.results),
+                state=RunState.RUNNING,
+                context=self._context,
+                remote_text=plan.remote_text,
+                started_at=started_at,
+                bundle_digest=bundle.digest if bundle is not None else "",
+                bundle_source=bundle.source if bundle is not None else "",
+            )
+        )
+        self._tell(run, f"Run {run_id} started on {len(run.workers)} workers: {plain(plan.remote_text, limit=200)}")
+        self._begin(run, values, resumed=False)
+        return run
+
+    def _begin(self, run: Run, values: dict[str, str] | None, *, resumed: bool) -> None:
+        driver: AttachedDriver | DetachedDriver
+        if run.request.supervised:
+            driver = self._detached(run, values)
+        else:
+            driver = AttachedDriver(run, self._pool, values or {}, self.budget)
+        run.stopper = driver
+        policy = FailurePolicy.parse(run.request.on_failure, run.request.max_failures)
+        execute = driver.resume if resumed and isinstance(driver, DetachedDriver) else driver.execute
+        run.fanout = Fanout(run.results, run.batches, policy, execute, run.changed)
+        self.active[run.id] = run
+        run.task = asyncio.create_task(self._drive(run, values, resumed=resumed), name=f"run {run.id}")
+
+    def _detached(self, run: Run, values: dict[str, str] | None) -> DetachedDriver:
+        if self._program is None:
+            self._program = Program.load()
+        return DetachedDriver(run, self._pool, values, self.budget, self._exists, self._program)
+
+    async def _drive(self, run: Run, values: dict[str, str] | None, *, resumed: bool) -> None:
+        """Brings a run to its end and keeps its record up to date."""
+        saving = asyncio.create_task(self._save_while_it_lives(run))
+        assert run.fanout is not None
+        try:
+            ready = True
+            if needed(run.request) and not resumed:
+                run.preparing = True
+                ready = await prepare(run, self._pool, values or {}, self.budget)
+                run.preparing = False
+            if ready and not run.interrupted:
+                await run.fanout.run()
+        except asyncio.CancelledError:
+            # Asked for by detach, stop or close; `wait` then returns as for any other end.
+            pass
+        finally:
+            saving.cancel()
+            with suppress(asyncio.CancelledError):
+                await saving
+            self._settle(run)
+
+    def _settle(self, run: Run) -> None:
+        """Writes the last word of this console on a run."""
+        leaves = run.request.supervised and not run.interrupted and not all(item.ended for item in run.results)
+        if not leaves:
+            for index, result in enumerate(run.results):
+                if not result.ended:
+                    untouched = result.started_at is None and (run.preparing or result.phase is Phase.WAITING)
+                    outcome = Outcome.NOT_STARTED if untouched else Outcome.UNKNOWN
+                    run.finish(index, outcome, _last_words(run, untouched))
+            run.ended_at = now()
+        run.state = RunState.DETACHED if leaves else RunState.ENDED
+        self.store.update(run.id, enumerate(run.results))
+        self.store.set_state(run.id, run.state, run.ended_at)
+        if not leaves:
+            counts = ", ".join(f"{count} {outcome}" for outcome, count in summarize(run.results).items())
+            first = run.first_failure
+            blame = f"; first: {first.worker.address}" if first is not None else ""
+            self._tell(run, f"Run {run.id} ended: {counts}{blame}")
+        self._lock(run.id).release()
+        run.dirty.clear()
+        run.changed()
+
+    async def _save_while_it_lives(self, run: Run) -> None:
+        while True:
+            await asyncio.sleep(SAVE_S)
+            self._save(run)
+
+    def _save(self, run: Run) -> None:
+        places = sorted(run.dirty)
+        run.dirty.clear()
+        self.store.update(run.id, ((place, run.results[place]) for place in places))
+
+    # -- after a restart ---------------------------------------------------------------------------------------------
+
+    async def reattach(self, fleet: Fleet | None = None) -> list[Run]:
+        """Takes up every run of this context that was not seen to end.
+
+        A run that another console drives is observed, and taken over when that console ends. An attached run whose
+        console died is closed as unknown: its connections died with it.
+
+        Args:
+            fleet: Taken for the manager's own when it has none.
+        """
+        if fleet is not None and self._fleet is None:
+            self._fleet = lambda: fleet
+        found: list[Run] = []
+        for record in self.store.open_runs():
+            if record.id not in self.active and record.context == self._context:
+                found.append(self._take_up(record))
+        return [run for run in found if run.state is not RunState.ENDED]
+
+    def open(self, record: RunRecord) -> Run:
+        """A run of the past as a Run: its results and its logs, nothing driven."""
+        run = self._from_record(record, writable=False)
+        run.state, run.ended_at = record.state, record.ended_at
+        return run
+
+    def _from_record(self, record: RunRecord, *, writable: bool) -> Run:
+        batches = make_plan(record.request, record.workers).batches
+        return Run(
+            record.id,
+            record.request,
+            list(record.results),
+            record.remote_text,
+            self.logs,
+            record.started_at,
+            batches=batches,
+            writable_logs=writable,
+        )
+
+    def _take_up(self, record: RunRecord) -> Run:
+        if not self._lock(record.id).take():
+            run = self._from_record(record, writable=False)
+            run.observed = True
+            run.stopper = self._remote_stopper(run)
+            self.active[run.id] = run
+            run.task = asyncio.create_task(self._observe(run), name=f"observe {run.id}")
+            return run
+        run = self._from_record(record, writable=True)
+        if not run.request.supervised:
+            self.active[run.id] = run
+            self._settle(run)
+            return run
+        require_files(sum(not result.ended for result in run.results))
+        self._pass_over_unreached(run)
+        self._begin(run, None, resumed=True)
+        return run
+
+    def _pass_over_unreached(self, run: Run) -> None:
+        """Batches that had begun are completed, since their workers may wait for each other; later ones are not begun."""
+        begun = 0
+        for number, batch in enumerate(run.batches):
+            if any(run.results[index].phase not in (Phase.WAITING, Phase.SHIPPING, Phase.SETUP) for index in batch):
+                begun = number + 1
+        for batch in run.batches[begun:]:
+            for index in batch:
+                if not run.results[index].ended:
+                    run.finish(index, Outcome.NOT_STARTED, UNREACHED_TEXT)
+
+    async def _observe(self, run: Run) -> None:
+        """Reads what the other console writes, until it ends; then takes its place."""
+        while True:
+            await asyncio.sleep(OBSERVE_S)
+            record = self.store.get(run.id)
+            for index, fresh in enumerate(record.results):
+                if fresh != run.results[index]:
+                    run.results[index] = fresh
+                    run.changed()
+                if fresh.output_bytes:
+                    run.log(index).refresh()
+            if record.state is RunState.ENDED:
+                run.state, run.ended_at = record.state, record.ended_at
+                run.changed()
+                return
+            if self._lock(run.id).take():
+                self._lock(run.id).release()
+                self.logs.release(run.id)
+                self.active[run.id] = self._take_up(record)
+                run.state = RunState.DETACHED
+                run.changed()
+                return
+
+    # -- stopping and history ----------------------------------------------------------------------------------------
+
+    async def stop(self, run_id: str, *, grace_s: float = 3.0) -> StopReport:
+        """Stops a run, whoever drives it.
+
+        Raises:
+            OperatorError: There is no such run.
+        """
+        run = self.active.get(run_id)
+        if run is None:
+            record = self.store.get(run_id)
+            run = self.open(record)
+            run.stopper = self._remote_stopper(run)
+            if record.state is not RunState.ENDED:
+                self._tell(run, f"Run {run.id}: stop asked for")
+        return await run.stop(grace_s)
+
+    def _remote_stopper(self, run: Run) -> DetachedDriver | _MarkStopper:
+        return self._detached(run, None) if run.request.supervised else _MarkStopper(run, self._pool)
+
+    def history(self, *, limit: int = 200) -> list[RunRecord]:
+        """The newest runs first."""
+        return self.store.history(limit=limit)
+
+    def forget(self, run: Run) -> None:
+        """Closes an ended run's logs and drops it from `active`."""
+        if run.state is not RunState.RUNNING:
+            self.active.pop(run.id, None)
+            self.logs.release(run.id)
+
+    async def close(self) -> None:
+        """Leaves supervised runs to their supervisors, gives up attached ones, closes logs and locks."""
+        tasks = [run.task for run in self.active.values() if run.task is not None and not run.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.logs.close()
+        for lock in self._locks.values():
+            lock.release()
+
+    # -- small things ------------------------------------------------------------------------------------------------
+
+    def _lock(self, run_id: str) -> RunLock:
+        return self._locks.setdefault(run_id, RunLock(self._paths.runs_dir / run_id / "lock"))
+
+    def _exists(self, worker: WorkerRef) -> bool:
+        """False only when a whole and good view of the fleet lacks the worker's node."""
+        fleet = self._fleet() if self._fleet is not None else None
+        if fleet is None or not fleet.loaded:
+            return True
+        places = {(poll.project, poll.zone) for poll in fleet.polls if not poll.failures}
+        if (worker.project, worker.zone) not in places:
+            return True
+        slices = (item for resource in fleet.queued_resources for item in resource.slices)
+        nodes = {item.uid or f"{item.project}/{item.zone}/{item.node_id}" for item in (*slices, *fleet.standalone)}
+        return node_of(worker) in nodes
+
+    def _tell(self, run: Run, text: str) -> None:
+        first = run.workers[0] if run.workers else None
+        event = Event(
+            at=datetime.now(UTC),
+            kind=EventKind.ACTION,
+            project=first.project if first else "",
+            zone=first.zone if first else "",
+            subject=run.id,
+            after=fold(worker.address for worker in run.workers),
+            text=text,
+        )
+        self._journal.record([event])
+
+
+def _last_words(run: Run, untouched: bool) -> str:
+    if run.interrupted:
+        return "Not started: the run was stopped." if untouched else "The run was stopped, and its end was not seen."
+    return UNREACHED_TEXT if untouched else ORPHAN_TEXT
+
+
+class _MarkStopper:
+    """Stops an attached run that another process drives, by the mark of its processes."""
+
+    def __init__(self, run: Run, pool: ConnectionPool) -> None:
+        self._run = run
+        self._pool = pool
+
+    async def stop(self, index: int, grace_s: float) -> tuple[int, ...]:
+        return await kill_marked(self._pool, self._run, index, 0, grace_s)
+
+
+def _secret_values(request: RunRequest, environment: Mapping[str, str]) -> dict[str, str]:
+    missing = [name for name in request.secret_environment if name not in environment]
+    if missing:
+        raise OperatorError(
+            f"--env {missing[0]}: your environment has no such variable.",
+            f"Export it first, or give a value: --env {missing[0]}=VALUE.",
+        )
+    return {name: environment[name] for name in request.secret_environment}

@@ -8,33 +8,33 @@ never is, but for the minutes after READY in which a worker does not know the op
 from __future__ import annotations
 
 import asyncio
-import errno
 import random
 import resource
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import asyncssh
 
 from backend.context import Context
-from backend.outcomes import ExitCode, OperatorError
-from backend.sanitize import plain
+from backend.outcomes import OperatorError
+from backend.ssh.handshake import (
+    HANDSHAKE_TIMEOUT_S,
+    Client,
+    Dialler,
+    Reason,
+    Retry,
+    Unreachable,
+    close_all,
+    refused_host_key,
+)
 from backend.ssh.hostkeys import HostKeys, HostKeySource, KeyJournal, Trust, fingerprint, node_of
-from backend.ssh.keys import AskPassphrase, Identity, load_identity
-from backend.ssh.routes import Hop, Route, connect_limit, route_to
+from backend.ssh.keys import AskPassphrase, Identity
+from backend.ssh.routes import connect_limit, route_to
 from backend.targets import WorkerRef
-
-HANDSHAKE_TIMEOUT_S = 20.0
-"""From the start of the TCP connection to the end of authentication."""
-
-KEEPALIVE_S = 15.0
-KEEPALIVE_COUNT = 3
-"""A dead peer is noticed after KEEPALIVE_S * KEEPALIVE_COUNT; without keepalive never."""
 
 RETRY_BASE_S = 0.25
 RETRY_CAP_S = 4.0
@@ -47,69 +47,15 @@ BOOT_GRACE_S = 180.0
 BOOT_RETRY_S = 10.0
 """OpenSSH 9.8 punishes sources whose logins fail often: seldom is better than soon."""
 
-CLOSE_TIMEOUT_S = 3.0
 SPARE_FILES = 128
 """Open files that everything else may need."""
 FILES_PER_WORKER = 3
 """A socket, a log and its index."""
 
-KEX_ALGORITHMS = ("curve25519-sha256", "ecdh-sha2-nistp256", "ecdh-sha2-nistp521", "diffie-hellman-group14-sha256")
-ENCRYPTION_ALGORITHMS = (
-    "aes128-gcm@openssh.com",
-    "aes256-gcm@openssh.com",
-    "chacha20-poly1305@openssh.com",
-    "aes256-ctr",
-)
+__all__ = ["ConnectionPool", "Lease", "Note", "Reason", "Unreachable", "require_files"]
 
 Note = Callable[[str], None]
 """Told what is being waited for, in a few words; the empty text when nothing is any more."""
-
-
-class Reason(StrEnum):
-    """Why a worker can't be reached."""
-
-    ADDRESS = "address"
-    NETWORK = "network"
-    TIMEOUT = "timeout"
-    PERMISSION = "permission"
-    HOST_KEY = "host key"
-    PROTOCOL = "protocol"
-    FILES = "open files"
-
-
-ATTEMPTS = {Reason.NETWORK: 6, Reason.TIMEOUT: 2, Reason.PROTOCOL: 1}
-"""Tries in all. A server that drops connections because too many start at once (MaxStartups) is a NETWORK loss."""
-REFUSED_ATTEMPTS = 3
-
-
-class Unreachable(OperatorError):
-    """No session could be opened on a worker: nothing was started there."""
-
-    def __init__(self, worker: WorkerRef, reason: Reason, what: str, cure: str = "", *, raw: str = "") -> None:
-        super().__init__(what, cure, exit_code=ExitCode.UNREACHABLE, raw=plain(raw))
-        self.worker = worker
-        self.reason = reason
-
-
-class _Retry(Exception):
-    """A handshake failed in a way that another try may mend."""
-
-    def __init__(self, error: Unreachable, attempts: int) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.attempts = attempts
-
-
-class _Client(asyncssh.SSHClient):
-    """Checks one host key against what is trusted, and keeps what was shown."""
-
-    def __init__(self, trust: Trust) -> None:
-        self._trust = trust
-        self.shown: asyncssh.SSHKey | None = None
-
-    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        self.shown = key
-        return not self._trust.keys or key in self._trust.keys
 
 
 @dataclass(slots=True, eq=False)
@@ -213,15 +159,12 @@ class ConnectionPool:
     ) -> None:
         self._context = context
         self.host_keys = HostKeys(journal, host_keys)
-        self._ask = ask_passphrase
         self._ready_since = ready_since
         self._instance_name = instance_name
-        self._timeout_s = handshake_timeout_s
         self._boot_retry_s = boot_retry_s
         self._handshakes = asyncio.Semaphore(connect_limit(context))
         self._places: dict[tuple[str, int, str, str], _Place] = {}
-        self._identity: asyncio.Task[Identity] | None = None
-        self._hops: dict[Hop, asyncio.Task[asyncssh.SSHClientConnection]] = {}
+        self._dialler = Dialler(context, ask_passphrase, handshake_timeout_s)
         self._closing = False
 
     @property
@@ -295,19 +238,19 @@ class ConnectionPool:
         rekeyed = False
         while True:
             attempt += 1
-            client = _Client(trust)
+            client = Client(trust)
             try:
                 async with self._handshakes:
                     place.tell("")
-                    connection = await self._handshake(worker, route, client, trust)
+                    connection = await self._dialler.connect(worker, route, client, trust)
             except asyncssh.HostKeyNotVerifiable as error:
                 changed = (
                     None if rekeyed or client.shown is None else await self._retrust(worker, client.shown, trust)
                 )
                 if changed is None:
-                    raise _refused_host_key(worker, client.shown, trust, error) from error
+                    raise refused_host_key(worker, client.shown, trust, error) from error
                 trust, rekeyed = changed, True
-            except _Retry as failure:
+            except Retry as failure:
                 if attempt >= failure.attempts:
                     raise failure.error from failure
                 pause = random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2**attempt))
@@ -316,7 +259,7 @@ class ConnectionPool:
             except asyncssh.PermissionDenied as error:
                 left, since = self._grace(worker)
                 if left <= 0:
-                    raise self._refused_login(worker, route, error) from error
+                    raise self._dialler.refused_login(worker, route, error) from error
                 place.tell(f"booting: publickey refused {since:.0f} s after READY, asking again for {left:.0f} s")
                 await asyncio.sleep(min(left, self._boot_retry_s * random.uniform(0.8, 1.2)))
             else:
@@ -346,126 +289,19 @@ class ConnectionPool:
         since = max(0.0, time.time() - ready)
         return BOOT_GRACE_S - since, since
 
-    async def _handshake(
-        self, worker: WorkerRef, route: Route, client: _Client, trust: Trust
-    ) -> asyncssh.SSHClientConnection:
-        """One attempt.
-
-        Raises:
-            _Retry: Lost before authentication.
-            Unreachable: Another try would not help.
-            asyncssh.PermissionDenied: The keys were refused.
-            asyncssh.HostKeyNotVerifiable: The worker's own key was refused.
-        """
-        where = f"{route.host}:{route.port}"
-        try:
-            options = await self._options(route)
-            if route.hop is not None:
-                options["tunnel"] = await self._hop(worker, route.hop)
-            async with asyncio.timeout(self._timeout_s):
-                return await asyncssh.connect(
-                    route.host,
-                    route.port,
-                    client_factory=lambda: client,
-                    known_hosts=([], [], []),
-                    server_host_key_algs=trust.algorithms(),
-                    **options,
-                )
-        except (asyncssh.PermissionDenied, asyncssh.HostKeyNotVerifiable):
-            raise
-        except TimeoutError as error:
-            text = f"{worker.address} ({where}) did not answer within {self._timeout_s:.0f} s."
-            cure = "Check the firewall for tcp:22, the route, and that the worker is up."
-            raise _Retry(Unreachable(worker, Reason.TIMEOUT, text, cure), ATTEMPTS[Reason.TIMEOUT]) from error
-        except asyncssh.KeyExchangeFailed as error:
-            text = f"{worker.address} ({where}) offers no key exchange that this client knows."
-            cure = "A server that allows post-quantum exchanges alone is not supported; allow curve25519-sha256 too."
-            raise Unreachable(worker, Reason.PROTOCOL, text, cure, raw=str(error)) from error
-        except (asyncssh.ConnectionLost, asyncssh.ProtocolError, asyncssh.ChannelOpenError) as error:
-            text = f"{worker.address} ({where}) dropped the connection before login."
-            cure = "Its sshd may refuse so many at once (MaxStartups), or be starting."
-            failure = Unreachable(worker, Reason.NETWORK, text, cure, raw=str(error))
-            raise _Retry(failure, ATTEMPTS[Reason.NETWORK]) from error
-        except asyncssh.Error as error:
-            text = f"{worker.address} ({where}) ended the handshake: {plain(str(error))}."
-            raise Unreachable(worker, Reason.PROTOCOL, text, raw=str(error)) from error
-        except OSError as error:
-            raise _of_os_error(worker, where, error) from error
-
-    async def _options(self, route: Route) -> dict[str, Any]:
-        identity = await self.identity()
-        keys: list[Any] = list(identity.keys)
-        if route.key is not None:
-            keys = [*(await load_identity(route.key, self._ask)).keys, *keys]
-        options: dict[str, Any] = {
-            "username": route.user,
-            "client_keys": keys,
-            "config": None,
-            "agent_path": None,
-            "gss_host": None,
-            "preferred_auth": "publickey",
-            "compression_algs": ["none"],
-            "kex_algs": KEX_ALGORITHMS,
-            "encryption_algs": ENCRYPTION_ALGORITHMS,
-            "keepalive_interval": KEEPALIVE_S,
-            "keepalive_count_max": KEEPALIVE_COUNT,
-        }
-        if route.proxy_command and route.hop is None:
-            options["proxy_command"] = list(route.proxy_command)
-        return options
-
     async def identity(self) -> Identity:
         """The operator's keys, loaded once; a passphrase is asked for once.
 
         Raises:
             OperatorError: There is no usable key.
         """
-        if self._identity is None or (self._identity.done() and _failed(self._identity)):
-            self._identity = asyncio.ensure_future(load_identity(self._context.ssh.key, self._ask))
-        return await asyncio.shield(self._identity)
-
-    async def _hop(self, worker: WorkerRef, hop: Hop) -> asyncssh.SSHClientConnection:
-        """The one connection to a jump host that all tunnels share.
-
-        Its host key is checked against the operator's own known_hosts: no API knows it.
-        """
-        task = self._hops.get(hop)
-        if task is None or (task.done() and (_failed(task) or task.result().is_closed())):
-            task = self._hops[hop] = asyncio.ensure_future(self._open_hop(worker, hop))
-        return await asyncio.shield(task)
-
-    async def _open_hop(self, worker: WorkerRef, hop: Hop) -> asyncssh.SSHClientConnection:
-        options = await self._options(Route(hop.host, hop.port, hop.user or self._context.ssh.user))
-        if not options["username"]:
-            del options["username"]
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                return await asyncssh.connect(hop.host, hop.port, **options)
-        except asyncssh.HostKeyNotVerifiable as error:
-            cure = f"Run `ssh {hop.text.rpartition(':')[0]}` once and check its key."
-            text = f"The jump host {hop.text} shows a host key that ~/.ssh/known_hosts does not have."
-            raise Unreachable(worker, Reason.HOST_KEY, text, cure, raw=str(error)) from error
-        except asyncssh.PermissionDenied as error:
-            text = f"The jump host {hop.text} refuses the key."
-            raise Unreachable(worker, Reason.PERMISSION, text, raw=str(error)) from error
-
-    def _refused_login(self, worker: WorkerRef, route: Route, error: Exception) -> Unreachable:
-        origin = "the operator's key"
-        if self._identity is not None and self._identity.done() and not _failed(self._identity):
-            origin = f"the key of {self._identity.result().origin}"
-        return Unreachable(
-            worker,
-            Reason.PERMISSION,
-            f"{worker.address} refuses {origin} for user {plain(route.user)}.",
-            "Add the public key to the node's ssh-keys metadata, or set user and key in the [ssh] of the context.",
-            raw=str(error),
-        )
+        return await self._dialler.identity()
 
     async def disconnect(self, worker: WorkerRef) -> None:
         """Closes the connections to one worker; what runs there is not stopped."""
         place = self._places.pop(_place_of(worker), None)
         if place is not None:
-            await _close_all([line.connection for line in place.lines])
+            await close_all([line.connection for line in place.lines])
 
     async def close(self) -> None:
         """Ends attempts and closes everything, within CLOSE_TIMEOUT_S."""
@@ -474,71 +310,11 @@ class ConnectionPool:
         for task in openings:
             task.cancel()
         await asyncio.gather(*openings, return_exceptions=True)
-        await _close_all([line.connection for place in self._places.values() for line in place.lines])
-        for hop in self._hops.values():
-            hop.cancel()
-        await asyncio.gather(*self._hops.values(), return_exceptions=True)
-        await _close_all([hop.result() for hop in self._hops.values() if not _failed(hop)])
-        if self._identity is not None:
-            self._identity.cancel()
-            await asyncio.gather(self._identity, return_exceptions=True)
-            if not _failed(self._identity):
-                self._identity.result().close()
+        await close_all([line.connection for place in self._places.values() for line in place.lines])
+        await self._dialler.close()
         self._places.clear()
-        self._hops.clear()
-
-
-def _failed(task: asyncio.Task[Any]) -> bool:
-    return task.cancelled() or task.exception() is not None
 
 
 def _place_of(worker: WorkerRef) -> tuple[str, int, str, str]:
     """A worker whose address changed is connected to anew."""
     return (node_of(worker), worker.worker_index, worker.internal_ip, worker.external_ip)
-
-
-async def _close_all(connections: list[asyncssh.SSHClientConnection]) -> None:
-    """Closes with a bound: wait_closed alone may hang on unread output."""
-    if not connections:
-        return
-    for connection in connections:
-        connection.close()
-    try:
-        async with asyncio.timeout(CLOSE_TIMEOUT_S):
-            await asyncio.gather(*(connection.wait_closed() for connection in connections), return_exceptions=True)
-    except TimeoutError:
-        for connection in connections:
-            connection.abort()
-
-
-def _refused_host_key(
-    worker: WorkerRef, shown: asyncssh.SSHKey | None, trust: Trust, error: Exception
-) -> Unreachable:
-    expected = " or ".join(fingerprint(key) for key in trust.keys) or "none"
-    seen = fingerprint(shown) if shown is not None else "no key that can be checked"
-    return Unreachable(
-        worker,
-        Reason.HOST_KEY,
-        f"{worker.address} shows the host key {seen}, but {expected} is expected, and the API does not serve the new one.",
-        "Somebody may be in between: nothing was sent. If the worker was re-imaged, wait until its guest attributes tell.",
-        raw=str(error),
-    )
-
-
-def _of_os_error(worker: WorkerRef, where: str, error: OSError) -> Unreachable | _Retry:
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        text = f"{worker.address}: no more open files (limit {soft}, hard limit {hard})."
-        return Unreachable(
-            worker, Reason.FILES, text, "Raise it with `ulimit -n`, or take fewer workers.", raw=str(error)
-        )
-    reason = plain(error.strerror or str(error))
-    failure = Unreachable(
-        worker,
-        Reason.NETWORK,
-        f"{worker.address} ({where}) can't be connected to: {reason}.",
-        "Check that it is up, the route, and the firewall for tcp:22.",
-        raw=str(error),
-    )
-    lost = isinstance(error, ConnectionResetError | BrokenPipeError | ConnectionAbortedError)
-    return _Retry(failure, ATTEMPTS[Reason.NETWORK] if lost else REFUSED_ATTEMPTS)

@@ -33,7 +33,7 @@ OPEN_TIMEOUT_S = 30.0
 OPEN_ATTEMPTS = 4
 TICK_S = 0.02
 
-Output = Callable[[bytes, int], None]
+Output = Callable[[bytes, int], object]
 """Takes bytes and their stream (1 stdout, 2 stderr)."""
 
 
@@ -108,6 +108,12 @@ class _Session(asyncssh.SSHClientSession[bytes]):
     def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
         self._owner.receive(data, 1 if datatype is None else 2)
 
+    def pause_writing(self) -> None:
+        self._owner.writable.clear()
+
+    def resume_writing(self) -> None:
+        self._owner.writable.set()
+
     def exit_status_received(self, status: int) -> None:
         self._owner.exit = Exit(code=status)
 
@@ -150,7 +156,7 @@ class Remote:
         self.control: list[list[str]] = []
         """Words of the control lines so far."""
         self._script = script
-        self._output = output
+        self.on_output = output
         self._on_control = on_control
         self._budget = budget
         self._keep_stdin = keep_stdin
@@ -159,8 +165,15 @@ class Remote:
         self._held = b""
         self._looking = True
         self._told = asyncio.Event()
+        self.writable = asyncio.Event()
+        self.writable.set()
         self._session = _Session(self)
         self._lease: Lease | None = None
+
+    @property
+    def opened(self) -> bool:
+        """A channel was opened: from then on the script may run."""
+        return self._session.channel is not None
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
@@ -230,8 +243,8 @@ class Remote:
             self._budget.spend(channel, len(data))
         if self._looking and stream == 1:
             data = self._look(data)
-        if data and self._output is not None:
-            self._output(data, stream)
+        if data and self.on_output is not None:
+            self.on_output(data, stream)
 
     def _look(self, data: bytes) -> bytes:
         """Returns what is output for certain, and holds back what may be the beginning of a control line."""
@@ -278,10 +291,15 @@ class Remote:
             self._told.clear()
             await self._told.wait()
 
+    async def drained(self) -> None:
+        """Until the worker has taken most of what was written, or the script has ended."""
+        await self.writable.wait()
+
     def write(self, data: bytes) -> None:
         """Sends to the script's stdin."""
-        if self._session.channel is not None:
-            self._session.channel.write(data)
+        if self._session.channel is not None and not self.ended.done():
+            with suppress(OSError):
+                self._session.channel.write(data)
 
     def write_eof(self) -> None:
         if self._session.channel is not None:
@@ -292,8 +310,8 @@ class Remote:
 
     def finish(self, error: Exception | None) -> None:
         """The channel is closed; everything that came was handed on."""
-        if self._held and self._output is not None:
-            self._output(self._held, 1)
+        if self._held and self.on_output is not None:
+            self.on_output(self._held, 1)
         self._held = b""
         if self._lease is not None:
             self._lease.release()
@@ -302,6 +320,7 @@ class Remote:
             lost = Exit(raw=plain(str(error))) if error is not None and self.exit.lost else self.exit
             self.ended.set_result(lost)
         self._told.set()
+        self.writable.set()
 
     def abandon(self) -> None:
         """Closes the channel without waiting; what runs on the worker is not stopped by that."""

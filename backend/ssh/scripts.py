@@ -78,16 +78,17 @@ def shown(
 def run(argv: Sequence[str], *, shell: bool, environment: Mapping[str, str], nonce: str, folder: str = "") -> bytes:
     """Starts a command after telling `go PID PGID SID`; the command's stdin is at its end.
 
+    `environment` holds MARK.
+
     `/proc/self/stat` read by a builtin is the shell's own; exec then keeps pid, group and session.
     """
-    everything = {**environment, MARK: nonce}
     enter = f'cd "{folder}"||exit 126;' if folder else ""
     script = (
         "{ read -r _st_a _st_b _st_c _st_d _st_g _st_s _st_z </proc/self/stat;} 2>/dev/null||_st_g=$$;"
-        f"{enter}{exports(everything)}{control(nonce, 'go', '$$', '$_st_g', '${_st_s:-0}')};"
+        f"{enter}{exports(environment)}{control(nonce, 'go', '$$', '$_st_g', '${_st_s:-0}')};"
         f"{command_text(argv, shell=shell)}"
     )
-    return line(script, words=(*argv, *everything.values()))
+    return line(script, words=(*argv, *environment.values()))
 
 
 def stop(mark: str, session: int, *, grace_s: float, nonce: str) -> bytes:
@@ -143,18 +144,62 @@ def setup(command: str, digest: str, key: str, nonce: str, environment: Mapping[
         command: Shell text.
         digest: The bundle's, or empty to run in the home directory.
         key: Identifies the command's text.
-        nonce: For control lines and as the mark.
-        environment: More variables.
+        nonce: For control lines.
+        environment: Its variables, MARK among them.
     """
     folder = f"{BUNDLES}/{digest}" if digest else "$HOME"
     name = f"{digest or 'home'}.setup-{key}"
-    everything = {**environment, MARK: nonce}
     script = (
         "umask 077;read -r _st_b </proc/sys/kernel/random/boot_id;"
         f'mkdir -p "{BUNDLES}";_st_r="{BUNDLES}/{name}-$_st_b";'
         f'if [ -e "$_st_r" ];then {control(nonce, "ready")};exit 0;fi;cd "{folder}"||exit 126;'
         "{ read -r _st_a _st_b _st_c _st_d _st_g _st_s _st_z </proc/self/stat;} 2>/dev/null||_st_g=$$;"
-        f"{exports(everything)}{control(nonce, 'go', '$$', '$_st_g', '${_st_s:-0}')};"
+        f"{exports(environment)}{control(nonce, 'go', '$$', '$_st_g', '${_st_s:-0}')};"
         f'"${{SHELL:-/bin/sh}}" -c {quote(command)}&&: >"$_st_r"'
     )
-    return line(script, words=(command, *everything.values()))
+    return line(script, words=(command, *environment.values()))
+
+
+RECEIVER = """\
+import hashlib, os, sys, zlib
+nonce, digest, size, rest = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:]
+packed = b""
+while len(packed) < size:
+    part = os.read(0, size - len(packed))
+    if not part:
+        sys.exit("slicetower: the supervisor did not arrive whole")
+    packed += part
+text = zlib.decompress(packed)
+if hashlib.sha256(text).hexdigest() != digest:
+    sys.exit("slicetower: the supervisor arrived damaged")
+folder = os.path.join(os.path.expanduser("~"), ".slicetower", "bin")
+os.makedirs(folder, 0o700, exist_ok=True)
+path = os.path.join(folder, "supervisor-%s.py" % digest[:16])
+try:
+    with open(path, "rb") as file:
+        there = file.read() == text
+except OSError:
+    there = False
+if not there:
+    new = "%s.%d" % (path, os.getpid())
+    with open(new, "wb") as file:
+        file.write(text)
+    os.replace(new, path)
+sys.stdout.write("\\x1eslicetower %s go\\n" % nonce)
+sys.stdout.flush()
+os.execv(sys.executable, [sys.executable, path] + rest)
+"""
+"""Takes the supervisor from stdin unless its verified copy is there, then becomes it; stdin goes on from there."""
+
+
+def supervise(packed: bytes, digest: str, verb: Sequence[str], nonce: str) -> bytes:
+    """The script, and the packed program after it, for one verb of the supervisor.
+
+    Args:
+        packed: zlib of the program's text.
+        digest: Hexadecimal sha256 of the text.
+        verb: The verb and its arguments.
+        nonce: For the control line `go`, after which all output is the supervisor's.
+    """
+    words = ["python3", "-c", RECEIVER, nonce, digest, str(len(packed)), *verb]
+    return line(command_text(words, shell=False), words=words) + packed
