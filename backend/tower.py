@@ -15,6 +15,9 @@ from backend.model import Event, EventKind, Fleet
 if TYPE_CHECKING:
     from backend.cloud.client import CloudClient
     from backend.cloud.watch import FleetWatch
+    from backend.runs import RunManager
+    from backend.ssh.connections import ConnectionPool
+    from backend.ssh.keys import AskPassphrase
 
 STOP_TIMEOUT_S = 5.0
 """For each part to end when the tower closes."""
@@ -65,6 +68,33 @@ class Tower:
 
         return FleetWatch(self.client, self.context, self.journal)
 
+    ask_passphrase: AskPassphrase | None = None
+    """Asks the operator for the passphrase of an encrypted key; set before `pool` is first used."""
+
+    @cached_property
+    def pool(self) -> ConnectionPool:
+        from backend.ssh.boot import ReadySince
+        from backend.ssh.connections import ConnectionPool
+        from backend.ssh.hostkeys import SliceHostKeys
+
+        api = SliceHostKeys(self.client, lambda: self.watch.fleet)
+        return ConnectionPool(
+            self.context,
+            api,
+            self.journal,
+            ask_passphrase=self.ask_passphrase,
+            ready_since=ReadySince(self.journal.connection, lambda: self.watch.fleet),
+            instance_name=api.instance_name,
+        )
+
+    @cached_property
+    def runs(self) -> RunManager:
+        from backend.runs import RunManager
+
+        return RunManager(
+            self.pool, self.journal, self.paths, fleet=lambda: self.watch.fleet, context=self.context.name
+        )
+
     async def refresh(self) -> Fleet:
         """One poll of every zone.
 
@@ -90,6 +120,10 @@ class Tower:
         """Closes what was made, the journal last."""
         made = self.__dict__
         try:
+            if "runs" in made:
+                await self.runs.close()
+            if "pool" in made:
+                await self.pool.close()
             if "client" in made:
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     await self.client.close()

@@ -68,9 +68,9 @@ class KeyJournal(Protocol):
 class HostKeyAsker(Protocol):
     """The part of backend.cloud.client.CloudClient that is needed here."""
 
-    async def host_keys(self, slice: Slice) -> dict[int, list[str]]: ...  # noqa: A002
+    async def host_keys(self, item: Slice) -> dict[int, list[str]]: ...
 
-    async def hostnames(self, slice: Slice) -> dict[int, str]: ...  # noqa: A002
+    async def hostnames(self, item: Slice) -> dict[int, str]: ...
 
 
 class SliceHostKeys:
