@@ -1,0 +1,104 @@
+"""`slicetower qr`: queued resources, listed, described, asked for, waited for and deleted."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from backend.cloud.equivalents import describe as describe_equivalent
+from backend.model import Fleet
+from backend.outcomes import ExitCode
+from backend.tower import Tower
+from tui.cli import qr_actions, qr_create, qr_wait
+from tui.cli.output import add_format, print_json, timestamp
+from tui.cli.places import add_place, context_of, find, rest_of
+from tui.cli.qr_views import equivalent_json, outline, print_rows, row_json, slices_json, tell_failing
+
+Verb = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], Awaitable[int]]]
+
+
+def _add_list(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Every request of the context's zones."
+    parser.add_argument(
+        "--state", action="append", type=str.upper, default=[], metavar="STATE", help="only these states"
+    )
+    add_format(parser)
+    add_place(parser)
+
+
+def _add_describe(parser: argparse.ArgumentParser) -> None:
+    parser.description = "One request in full: all that the API sends, its slices, what was seen of its states."
+    parser.add_argument("name", metavar="ID")
+    add_format(parser)
+    add_place(parser)
+
+
+async def _list(arguments: argparse.Namespace) -> int:
+    async with Tower.open(context_of(arguments), watch=False) as tower:
+        fleet = await tower.refresh()
+    items = [item for item in fleet.queued_resources if not arguments.state or item.state in arguments.state]
+    print_rows(items, fleet, arguments.format)
+    return ExitCode.CLOUD if tell_failing(fleet) else ExitCode.OK
+
+
+async def _describe(arguments: argparse.Namespace) -> int:
+    context = context_of(arguments)
+    async with Tower.open(context, watch=False) as tower:
+        fleet = await tower.refresh()
+        item = find(fleet, arguments.name)
+        raw = await tower.client.describe(*item.key)
+        spans = tower.journal.timeline(item.key)
+    view = {
+        **raw,
+        "summary": _summary(item.key, fleet),
+        "slices": slices_json(item),
+        "timeline": [
+            {
+                "state": span.state,
+                "entered_at": timestamp(span.entered_at),
+                "entered_is_lower_bound": span.entered_is_lower_bound,
+                "left_at": timestamp(span.left_at),
+            }
+            for span in spans
+        ],
+    }
+    if arguments.format == "json":
+        print_json({**view, "equivalent": equivalent_json(describe_equivalent(item, rest_of(context)))})
+    else:
+        print("\n".join(outline(view)))
+    return ExitCode.OK
+
+
+def _summary(key: tuple[str, str, str], fleet: Fleet) -> dict[str, object]:
+    from backend.cloud.watch import now_utc
+
+    item = next(item for item in fleet.queued_resources if item.key == key)
+    return row_json(item, fleet.since.get(key), now_utc())
+
+
+VERBS: dict[str, Verb] = {
+    "list": ("every request", _add_list, _list),
+    "describe": ("one request in full", _add_describe, _describe),
+    "create": ("ask for slices", qr_create.add_arguments, qr_create.main),
+    "wait": ("until it is ready, in a state, or gone", qr_wait.add_arguments, qr_wait.main),
+    "delete": ("delete requests and wait until they are gone", qr_actions.add_delete, qr_actions.delete),
+    "reset": ("restart all workers", qr_actions.add_reset, qr_actions.reset),
+    "recreate": ("delete, wait until gone, ask for the same", qr_actions.add_recreate, qr_actions.recreate),
+    "cleanup": ("delete what is dead and holds quota", qr_actions.add_cleanup, qr_actions.cleanup),
+    "maintenance": ("upcoming maintenance, and start it", qr_actions.add_maintenance, qr_actions.maintenance),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="qr_verb", required=True, metavar="VERB")
+    for name, (line, add, _) in VERBS.items():
+        add(verbs.add_parser(name, help=line))
+
+
+def main(arguments: argparse.Namespace) -> int:
+    return int(asyncio.run(_run(arguments)))
+
+
+async def _run(arguments: argparse.Namespace) -> int:
+    return await VERBS[arguments.qr_verb][2](arguments)

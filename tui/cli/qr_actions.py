@@ -1,0 +1,317 @@
+"""`slicetower qr delete|reset|recreate|cleanup|maintenance`: what changes or destroys, confirmed first."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from datetime import UTC, datetime
+
+from backend.cloud import equivalents
+from backend.cloud.gcloud_flags import parse_duration
+from backend.cloud.intents import IntentKind, IntentStore
+from backend.cloud.recover import Recovery
+from backend.model import DEAD_STATES, Fleet, QueuedResource, Slice
+from backend.outcomes import ExitCode, OperatorError
+from backend.sanitize import plain
+from backend.tower import Tower
+from tui.cli.output import add_format, print_json, print_table
+from tui.cli.places import add_place, confirm, context_of, find, refuse_read_only, rest_of
+from tui.cli.qr_views import print_dry_run, print_rows, tell_failing
+from tui.cli.qr_wait import wait_ready
+
+OPERATION_TIMEOUT_S = 600.0
+RECREATE_TIMEOUT_S = 1800.0
+
+
+def _common(parser: argparse.ArgumentParser, *, run_async: bool = True) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="print the calls and their equivalents, send nothing")
+    if run_async:
+        parser.add_argument("--async", dest="run_async", action="store_true", help="do not wait")
+    parser.add_argument("--timeout", type=parse_duration, default=None, metavar="DURATION", help="such as 15m")
+    add_format(parser)
+    add_place(parser)
+
+
+def add_delete(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Deletes requests and waits until they are gone, through states in which the API refuses it."
+    parser.add_argument("names", nargs="+", metavar="ID")
+    parser.add_argument("--force", action="store_true", help="also delete the slices of an ACTIVE request")
+    _common(parser)
+
+
+def add_reset(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Restarts all workers of an ACTIVE request: memory is lost, disks stay, startup scripts run again."
+    )
+    parser.add_argument("name", metavar="ID")
+    _common(parser)
+
+
+def add_recreate(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Deletes a request with its slices, waits until it is gone, and asks for the same again."
+    parser.add_argument("name", metavar="ID")
+    parser.add_argument("--wait", action="store_true", help="wait until the new one is ACTIVE with all its workers")
+    _common(parser, run_async=False)
+
+
+def add_cleanup(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Deletes what is dead (FAILED, SUSPENDED) or left over, and goes on with deletes that were kept."
+    )
+    _common(parser, run_async=False)
+
+
+def add_maintenance(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Upcoming maintenance of a request's slices; --start begins it now, where the API allows it."
+    parser.add_argument("name", metavar="ID")
+    parser.add_argument("--start", action="store_true", help="begin it now: the slices go away, for hours perhaps")
+    parser.add_argument("--node", action="append", default=[], metavar="NODE", help="only these slices")
+    _common(parser)
+
+
+def _preview(item: QueuedResource) -> str:
+    running = f", {item.workers_ready} workers running" if item.workers_ready else ""
+    return (
+        f"{item.name}  {item.zone}  {item.state}  {item.slice_count} x {plain(item.accelerator_type)}  {item.tier}  "
+        f"{item.chips} chips{running}"
+    )
+
+
+def _recovery(tower: Tower) -> Recovery:
+    return Recovery(
+        tower.client, IntentStore(tower.journal), say=lambda text: print(plain(text), file=sys.stderr, flush=True)
+    )
+
+
+async def delete(arguments: argparse.Namespace) -> int:
+    context = context_of(arguments)
+    if not arguments.dry_run:
+        refuse_read_only(context, "delete")
+    async with Tower.open(context, watch=False) as tower:
+        fleet = await tower.refresh()
+        items = [find(fleet, name) for name in dict.fromkeys(arguments.names)]
+        if arguments.dry_run:
+            shown = [
+                equivalents.delete(item, rest_of(context), force=arguments.force, run_async=arguments.run_async)
+                for item in items
+            ]
+            print_dry_run("delete", shown, arguments.format)
+            return ExitCode.OK
+        confirm(
+            [item.name for item in items], "delete", yes=arguments.yes, preview=[_preview(item) for item in items]
+        )
+        return await _delete_all(
+            tower,
+            items,
+            arguments.format,
+            force=arguments.force,
+            wait=not arguments.run_async,
+            timeout=arguments.timeout,
+        )
+
+
+async def _delete_all(
+    tower: Tower, items: list[QueuedResource], output: str, *, force: bool, wait: bool, timeout: float | None
+) -> int:
+    """Deletes side by side; each tells its own end, and the worst exit code counts."""
+    recovery = _recovery(tower)
+    codes: list[ExitCode] = []
+
+    async def one(item: QueuedResource) -> None:
+        tower.record(f"delete {'with its slices' if force else ''}".strip(), subject=item.name)
+        error: OperatorError | None = None
+        try:
+            await recovery.delete(item.key, force=force, timeout_s=timeout or OPERATION_TIMEOUT_S, wait=wait)
+        except OperatorError as caught:
+            error = caught
+            codes.append(caught.exit_code)
+        _tell(item, error, wait=wait, output=output)
+
+    async with asyncio.TaskGroup() as group:
+        for item in items:
+            group.create_task(one(item))
+    return next(
+        (code for code in (ExitCode.CLOUD, ExitCode.UNREACHABLE, ExitCode.TIMED_OUT) if code in codes), ExitCode.OK
+    )
+
+
+def _tell(item: QueuedResource, error: OperatorError | None, *, wait: bool, output: str) -> None:
+    if output == "json":
+        facts = {"name": item.name, "zone": item.zone, "deleted": error is None and wait, "accepted": error is None}
+        print_json({**facts, "error": None if error is None else error.what})
+    elif error is None:
+        print(f"Deleted {item.name}." if wait else f"Deleting {item.name}.")
+    if error is not None:
+        print(f"slicetower: {error.what}", file=sys.stderr)
+        for line in (error.cure, f"the original text: {error.raw}" if error.raw else ""):
+            if line:
+                print(f"  {plain(line)}", file=sys.stderr)
+
+
+async def reset(arguments: argparse.Namespace) -> int:
+    context = context_of(arguments)
+    if not arguments.dry_run:
+        refuse_read_only(context, "reset")
+    async with Tower.open(context, watch=False) as tower:
+        item = find(await tower.refresh(), arguments.name)
+        if arguments.dry_run:
+            print_dry_run("reset", [equivalents.reset(item, rest_of(context))], arguments.format)
+            return ExitCode.OK
+        confirm([item.name], "reset", yes=arguments.yes, preview=[_preview(item)])
+        operation = await tower.client.reset_queued_resource(*item.key)
+        tower.record("reset", subject=item.name)
+        if not arguments.run_async:
+            operation = await tower.client.wait_operation(operation, arguments.timeout or OPERATION_TIMEOUT_S)
+        if arguments.format == "json":
+            print_json({"name": item.name, "zone": item.zone, "operation": operation.path, "done": operation.done})
+        else:
+            print(f"{'Reset' if operation.done else 'Resetting'} {item.name}.")
+        return ExitCode.OK
+
+
+async def recreate(arguments: argparse.Namespace) -> int:
+    context = context_of(arguments)
+    if not arguments.dry_run:
+        refuse_read_only(context, "recreate")
+    async with Tower.open(context, watch=False) as tower:
+        item = find(await tower.refresh(), arguments.name)
+        recovery = _recovery(tower)
+        plan = await recovery.plan(item.key)
+        for note in plan.notes:
+            print(f"slicetower: {plain(note)}", file=sys.stderr)
+        if arguments.dry_run:
+            shown = [
+                equivalents.delete(item, rest_of(context), force=True),
+                equivalents.create(plan.request, rest_of(context)),
+            ]
+            print_dry_run("recreate", shown, arguments.format)
+            return ExitCode.OK
+        confirm([item.name], "recreate", yes=arguments.yes, preview=[_preview(item)])
+        tower.record("recreate: delete, then ask for the same", subject=item.name)
+        intent, _ = await recovery.recreate(item.key, timeout_s=arguments.timeout or RECREATE_TIMEOUT_S)
+        if intent.outcome != "done":
+            raise OperatorError(intent.last_text or f"{item.name} was not made again.", exit_code=ExitCode.CLOUD)
+        if arguments.wait:
+            return await wait_ready(tower, item.name, arguments.timeout or 3600.0, arguments.format)
+        fleet = await tower.refresh()
+        print_rows(fleet.find(item.name), fleet, arguments.format)
+        return ExitCode.OK
+
+
+def _orphans(fleet: Fleet) -> list[Slice]:
+    """Nodes that say a queued resource owns them, which is not there."""
+    return [each for each in fleet.standalone if each.queued_resource]
+
+
+async def cleanup(arguments: argparse.Namespace) -> int:
+    context = context_of(arguments)
+    if not arguments.dry_run:
+        refuse_read_only(context, "clean up")
+    async with Tower.open(context, watch=False) as tower:
+        fleet = await tower.refresh()
+        failing = tell_failing(fleet)
+        dead = [item for item in fleet.queued_resources if item.state in DEAD_STATES]
+        orphans = _orphans(fleet)
+        store = IntentStore(tower.journal)
+        here = {(poll.project, poll.zone) for poll in fleet.polls if not poll.error}
+        kept = [intent for intent in store.open_intents() if (intent.project, intent.zone) in here]
+        if arguments.dry_run:
+            rest = rest_of(context)
+            shown = [equivalents.delete(item, rest, force=True) for item in dead]
+            print_dry_run(
+                "cleanup", [*shown, *(equivalents.delete_node(each, rest) for each in orphans)], arguments.format
+            )
+            return ExitCode.OK
+        if not dead and not orphans and not kept:
+            print("Nothing is dead, left over or waiting to be deleted.", file=sys.stderr)
+            return ExitCode.CLOUD if failing else ExitCode.OK
+        chips = sum(item.chips for item in dead)
+        preview = [_preview(item) for item in dead]
+        preview += [
+            f"{plain(each.node_id)}  {each.zone}  node without its request {each.queued_resource}" for each in orphans
+        ]
+        preview += [f"{intent.name}  {intent.zone}  {intent.kind} wished before, still open" for intent in kept]
+        preview.append(f"{len(dead)} dead requests hold the quota of {chips} chips.")
+        names = [item.name for item in dead] + [each.node_id for each in orphans] + [intent.name for intent in kept]
+        confirm(names, "delete", yes=arguments.yes, preview=preview)
+        code = await _delete_all(tower, dead, arguments.format, force=True, wait=True, timeout=arguments.timeout)
+        recovery = _recovery(tower)
+        done = {item.key for item in dead}
+        for intent in kept:
+            if intent.kind is IntentKind.RECREATE or intent.key not in done:
+                async with asyncio.timeout(arguments.timeout or OPERATION_TIMEOUT_S):
+                    await recovery.pursue(intent)
+        for each in orphans:
+            operation = await tower.client.delete_node(each.project, each.zone, each.node_id)
+            await tower.client.wait_operation(operation, arguments.timeout or OPERATION_TIMEOUT_S)
+            if arguments.format == "json":
+                print_json(
+                    {"name": each.node_id, "zone": each.zone, "deleted": True, "accepted": True, "error": None}
+                )
+            else:
+                print(f"Deleted the node {plain(each.node_id)}.")
+        return ExitCode.CLOUD if failing else code
+
+
+async def maintenance(arguments: argparse.Namespace) -> int:
+    context = context_of(arguments)
+    async with Tower.open(context, watch=False) as tower:
+        item = find(await tower.refresh(), arguments.name)
+        chosen = [each for each in item.slices if not arguments.node or each.node_id in arguments.node]
+        unknown = set(arguments.node) - {each.node_id for each in item.slices}
+        if unknown:
+            raise OperatorError(
+                f"{item.name} has no slice {plain(sorted(unknown)[0])}.",
+                f"It has {', '.join(each.node_id for each in item.slices[:8]) or 'none'}.",
+            )
+        if arguments.start or arguments.dry_run:
+            return await _start_maintenance(tower, item, chosen, arguments)
+        rows = [
+            (
+                each.index,
+                each.node_id,
+                found.kind,
+                found.status,
+                found.can_reschedule,
+                found.window_start,
+                found.window_end,
+            )
+            for each in chosen
+            if (found := each.maintenance) is not None
+        ]
+        if arguments.format == "json":
+            names = ("slice", "node_id", "type", "status", "can_reschedule", "window_start", "window_end")
+            for row in rows:
+                print_json(dict(zip(names, row, strict=True)))
+        elif rows:
+            print_table(("SLICE", "NODE", "TYPE", "STATUS", "MAY START", "FROM", "TO"), rows)
+        else:
+            print(f"No maintenance of {item.name} is announced.", file=sys.stderr)
+        return ExitCode.OK
+
+
+async def _start_maintenance(
+    tower: Tower, item: QueuedResource, chosen: list[Slice], arguments: argparse.Namespace
+) -> int:
+    node_ids = [each.node_id for each in chosen]
+    if arguments.dry_run:
+        shown = equivalents.perform_maintenance(item, node_ids, rest_of(tower.context))
+        print_dry_run("maintenance", [shown], arguments.format)
+        return ExitCode.OK
+    refuse_read_only(tower.context, "start a maintenance")
+    fixed = [each for each in chosen if each.maintenance is None or not each.maintenance.can_reschedule]
+    if fixed or not chosen:
+        name = fixed[0].node_id if fixed else item.name
+        raise OperatorError(
+            f"The maintenance of {name} cannot be started by hand now.",
+            "The API allows it only while one is PENDING and says can_reschedule; `qr maintenance` shows that.",
+        )
+    confirm([item.name], "start the maintenance of", yes=arguments.yes, preview=[_preview(item)])
+    operation = await tower.client.perform_maintenance(*item.key, node_ids=tuple(node_ids))
+    tower.record(f"started the maintenance of {len(node_ids)} slices", subject=item.name)
+    if not arguments.run_async:
+        operation = await tower.client.wait_operation(operation, arguments.timeout or OPERATION_TIMEOUT_S)
+    print_json({"name": item.name, "operation": operation.path, "done": operation.done, "at": datetime.now(UTC)})
+    return ExitCode.OK

@@ -1,0 +1,262 @@
+"""`slicetower qr create`: flags, a file or a pasted gcloud command, validated before anything is sent."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tomllib
+from dataclasses import fields, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from backend.cloud import equivalents
+from backend.cloud.encoding import from_json, load_files
+from backend.cloud.gcloud_flags import add_create_flags, parse_duration, request_of
+from backend.cloud.gcloud_parser import from_gcloud
+from backend.cloud.requests import CreateRequest, DataDisk, Network, carrier
+from backend.cloud.validation import problems, warnings
+from backend.context import Context
+from backend.model import Tier
+from backend.outcomes import ExitCode, OperatorError
+from backend.tower import Tower
+from tui.cli.output import add_format, print_json
+from tui.cli.places import context_of, refuse_read_only, rest_of
+from tui.cli.qr_views import print_dry_run, print_problems, print_rows
+from tui.cli.qr_wait import wait_ready
+
+LRO_TIMEOUT_S = 600.0
+"""A create ends when the request is queued: seconds, or 15 with flex-start."""
+FILE_LIMIT = 1 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Asks for slices. The flags are gcloud's; --node-id is the id of the request by default."
+    parser.add_argument("name", nargs="?", default="", metavar="ID", help="the queued resource id")
+    parser.add_argument(
+        "--from-file", default="", metavar="FILE", help="JSON of the API, TOML, or a gcloud command; - is stdin"
+    )
+    parser.add_argument("--from-gcloud", default="", metavar="COMMAND", help="a gcloud create command, quoted")
+    parser.add_argument("--ssh-key", default="", metavar="FILE", help="public key that the workers accept from birth")
+    parser.add_argument("--ssh-user", default="", metavar="NAME", help="whose key it is (default: of the context)")
+    parser.add_argument("--dry-run", action="store_true", help="print the request and its equivalents, send nothing")
+    parser.add_argument("--async", dest="run_async", action="store_true", help="do not wait for the operation")
+    parser.add_argument("--wait", action="store_true", help="wait until it is ACTIVE with all its workers")
+    parser.add_argument(
+        "--timeout", type=parse_duration, default=None, metavar="DURATION", help="of --wait (default: 1h)"
+    )
+    parser.add_argument("--yes", action="store_true", help="accepted for symmetry: a create asks nothing")
+    add_format(parser)
+    add_create_flags(parser)
+
+
+def request_from(arguments: argparse.Namespace, context: Context) -> CreateRequest:
+    """The request of a command line.
+
+    Raises:
+        OperatorError: two sources, an unreadable file, exclusive flags.
+    """
+    zone = context.zones[0] if len(context.zones) == 1 else ""
+    given = request_of(arguments, arguments.name, project=context.project, zone=zone)
+    if arguments.from_file and arguments.from_gcloud:
+        raise OperatorError("--from-file and --from-gcloud are two sources.", "Give one of the two.")
+    if arguments.from_file or arguments.from_gcloud:
+        bare = CreateRequest(given.name, given.project, given.zone)
+        if given != bare:
+            changed = [item.name for item in fields(given) if getattr(given, item.name) != getattr(bare, item.name)]
+            raise OperatorError(
+                f"--{changed[0].replace('_', '-')} and a request from elsewhere are two sources.",
+                "Beside --from-file or --from-gcloud only the id, --project and --zone may be given.",
+            )
+        if arguments.from_gcloud:
+            found = from_gcloud(arguments.from_gcloud, project=context.project, zone=zone)
+        else:
+            found = _from_file(arguments.from_file, context.project, zone)
+        given = replace(
+            found,
+            name=arguments.name or found.name,
+            project=arguments.project or found.project or context.project,
+            zone=arguments.zone or found.zone or zone,
+        )
+    if arguments.ssh_key:
+        given = _with_key(given, arguments.ssh_key, arguments.ssh_user or context.ssh.user)
+    return given
+
+
+def _from_file(name: str, project: str, zone: str) -> CreateRequest:
+    try:
+        text = sys.stdin.read(FILE_LIMIT + 1) if name == "-" else Path(name).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperatorError(f"{name} cannot be read: {error}.", "Correct the path.") from error
+    if len(text) > FILE_LIMIT:
+        raise OperatorError(f"{name} has over {FILE_LIMIT:,} characters.", "A request is far smaller.")
+    if text.lstrip().startswith("{"):
+        try:
+            body = json.loads(text)
+        except ValueError as error:
+            raise OperatorError(f"{name} is no JSON: {error}.", "Correct it there.") from error
+        return from_json(_camel(body), project=project, zone=zone)
+    if "gcloud" in text.split("=", 1)[0]:
+        return from_gcloud(text, project=project, zone=zone)
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise OperatorError(f"{name} is neither JSON, nor TOML, nor a gcloud command: {error}.") from error
+    return _from_table(table, name, project, zone)
+
+
+def _camel(value: Any) -> Any:
+    """The API takes snake_case too (the overview's own example has it)."""
+    if isinstance(value, dict):
+        keep = {"metadata", "labels"}
+        return {_camel_key(key): item if key in keep else _camel(item) for key, item in value.items()}
+    return [_camel(item) for item in value] if isinstance(value, list) else value
+
+
+def _camel_key(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(part.title() for part in rest)
+
+
+def _from_table(table: dict[str, Any], name: str, project: str, zone: str) -> CreateRequest:
+    known = {item.name for item in fields(CreateRequest)}
+    values: dict[str, Any] = {"name": "", "project": project, "zone": zone}
+    for key, value in table.items():
+        field = key.replace("-", "_")
+        if field not in known:
+            raise OperatorError(f"{name}: there is no option '{key}'.", f"Options: {', '.join(sorted(known))}.")
+        values[field] = _option(field, value, name)
+    return CreateRequest(**values)
+
+
+def _option(field: str, value: Any, name: str) -> Any:
+    """A TOML value as the field holds it."""
+    try:
+        if field == "tier":
+            return Tier(value)
+        if field in ("labels", "metadata", "metadata_files"):
+            return tuple((str(key), str(item)) for key, item in value.items())
+        if field == "data_disks":
+            return tuple(DataDisk(**item) for item in value)
+        if field == "network_configs":
+            return tuple(Network(**item) for item in value)
+        if field.endswith("_s"):
+            return parse_duration(value) if isinstance(value, str) else float(value)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise OperatorError(f"{name}: {field}: {error}.", "Correct it there.") from error
+    sort: type | tuple[type, ...]
+    if field in (
+        "guaranteed",
+        "internal_ips",
+        "shielded_secure_boot",
+        "boot_disk_confidential",
+        "autocheckpoint_enabled",
+    ):
+        sort = bool
+    else:
+        sort = datetime if field.endswith("_time") else int if field == "node_count" else str
+    if field in ("tags", "scopes"):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise OperatorError(f"{name}: {field} must be a list of texts.", "Correct it there.")
+        return tuple(value)
+    if not isinstance(value, sort) or (sort is int and isinstance(value, bool)):
+        raise OperatorError(f"{name}: {field} has the wrong kind of value: {value!r}.", "Correct it there.")
+    return value.astimezone() if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+def _with_key(request: CreateRequest, name: str, user: str) -> CreateRequest:
+    """The request with a public key in its metadata, beside keys that it has already."""
+    import getpass
+
+    try:
+        text = Path(name).expanduser().read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperatorError(f"The key {name} cannot be read: {error}.", "Give the public key's file.") from error
+    if not text.startswith(("ssh-", "ecdsa-")) or "\n" in text:
+        raise OperatorError(
+            f"{name} is no public key.", "Give the .pub file: a private key must never leave this machine."
+        )
+    kept = dict(load_files(request).metadata)
+    lines = [kept["ssh-keys"]] if kept.get("ssh-keys") else []
+    files = tuple(pair for pair in request.metadata_files if pair[0] != "ssh-keys")
+    metadata = dict(request.metadata)
+    metadata["ssh-keys"] = "\n".join([*lines, f"{user or getpass.getuser()}:{text}"])
+    return replace(request, metadata=tuple(metadata.items()), metadata_files=files)
+
+
+def _refuse(request: CreateRequest, context: Context, **known: Any) -> None:
+    found = problems(request, **known)
+    if not request.zone and len(context.zones) > 1:
+        found = [
+            replace(item, cure=f"Give --zone: the context has {', '.join(context.zones)}.")
+            if item.field == "zone"
+            else item
+            for item in found
+        ]
+    if found:
+        print_problems(found[1:], kind="refused")
+        raise OperatorError(found[0].what, found[0].cure)
+
+
+async def main(arguments: argparse.Namespace) -> int:
+    context = context_of(arguments)
+    request = request_from(arguments, context)
+    _refuse(request, context)
+    if arguments.run_async and arguments.wait:
+        raise OperatorError("--async and --wait exclude each other.", "Choose one.")
+    request_id = str(uuid4())
+    way = carrier(request)
+    if arguments.dry_run:
+        advised = warnings(request)
+        print_problems(advised, kind="warning")
+        for reason in way.reasons:
+            print(f"slicetower: {reason}", file=sys.stderr)
+        shown = equivalents.create(request, rest_of(context), request_id=request_id, run_async=arguments.run_async)
+        print_dry_run(
+            "create",
+            [shown],
+            arguments.format,
+            carrier=f"{way.transport} {way.version}",
+            warnings=[str(item) for item in advised],
+        )
+        return ExitCode.OK
+    refuse_read_only(context, "create")
+    context = replace(context, project=request.project, zones=(request.zone,), also=())
+    async with Tower.open(context, watch=False) as tower:
+        return await _send(tower, request, request_id, arguments)
+
+
+async def _send(tower: Tower, request: CreateRequest, request_id: str, arguments: argparse.Namespace) -> int:
+    from backend.cloud.intents import IntentStore
+    from backend.cloud.recover import Recovery
+
+    fleet = await tower.refresh()
+    _refuse(
+        request,
+        tower.context,
+        taken_names={item.name for item in fleet.queued_resources},
+        taken_node_ids={each.node_id for item in fleet.queued_resources for each in item.slices}
+        | {each.node_id for each in fleet.standalone},
+    )
+    print_problems(warnings(request, existing=fleet.queued_resources), kind="warning")
+    for reason in carrier(request).reasons:
+        print(f"slicetower: {reason}", file=sys.stderr)
+    recovery = Recovery(tower.client, IntentStore(tower.journal), say=lambda text: print(text, file=sys.stderr))
+    operation = await recovery.create(request, request_id=request_id)
+    tower.record(f"asked for {request.node_count} x {request.shape} {request.tier}", subject=request.name)
+    if arguments.run_async:
+        if arguments.format == "json":
+            print_json(
+                {"name": request.name, "zone": request.zone, "operation": operation.path, "done": operation.done}
+            )
+        else:
+            print(f"Asked for {request.name} in {request.zone}: {operation.path}")
+        return ExitCode.OK
+    await tower.client.wait_operation(operation, LRO_TIMEOUT_S)
+    if arguments.wait:
+        return await wait_ready(tower, request.name, arguments.timeout or 3600.0, arguments.format)
+    fleet = await tower.refresh()
+    print_rows(fleet.find(request.name), fleet, arguments.format)
+    return ExitCode.OK
