@@ -15,6 +15,8 @@ MAINTENANCE_ALARM = "UNHEALTHY_MAINTENANCE"
 _ENDING = frozenset({"SUSPENDING", "SUSPENDED", "DELETING"})
 """States of which it matters whether a person or the service brought them about."""
 
+_WELL = frozenset({"", "HEALTH_UNSPECIFIED", "HEALTHY"})
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -97,7 +99,8 @@ def _slice_changes(
 
 def _health(previous: Slice | None, item: Slice, subject: str, at: datetime) -> Iterator[Event]:
     was = previous.health if previous is not None else ""
-    if item.health != was and not (previous is None and item.health in ("", "HEALTHY")):
+    # A slice that comes up healthy, or loses its health word as it is deleted, is no news.
+    if item.health != was and not (item.health in _WELL and was in _WELL):
         alarm = item.health == MAINTENANCE_ALARM
         words = f": {item.health_description}" if item.health_description else ""
         warning = "; a preemption often follows within minutes" if alarm else ""

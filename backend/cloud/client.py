@@ -168,7 +168,7 @@ class CloudClient:
         return await self._operation("PerformMaintenanceQueuedResource", request, name, "start the maintenance of")
 
     async def guest_attributes(self, item: Slice, query_path: str) -> list[dict[str, str]]:
-        """Per worker, key -> value of its guest attributes under `query_path` (`hostkeys/`)."""
+        """Per worker, key -> value of its guest attributes under `query_path` (`hostkeys/`; empty: all)."""
         request = message("GetGuestAttributesRequest")(
             name=_node_name(item.project, item.zone, item.node_id), query_path=query_path
         )
@@ -194,8 +194,8 @@ class CloudClient:
         return {index: lines for index, lines in keys.items() if lines}
 
     async def hostnames(self, item: Slice) -> dict[int, str]:
-        """Worker index -> its host name, as an IAP tunnel wants it."""
-        found = await self.guest_attributes(item, "guest/hostname")
+        """Worker index -> its host name, as an IAP tunnel wants it. The attribute's namespace is not documented."""
+        found = await self.guest_attributes(item, "")
         names = {index: each.get("hostname", "") for index, each in enumerate(found)}
         return {index: name for index, name in names.items() if name}
 

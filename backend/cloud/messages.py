@@ -10,11 +10,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import threading
 from functools import cache
 from types import ModuleType
 from typing import Any
 
 from backend.cloud.requests import ApiVersion
+
+_LOADING = threading.Lock()
+"""A console loads them in a thread while others may ask."""
 
 
 @cache
@@ -46,6 +50,11 @@ def locations() -> Any:
 
 @cache
 def _types(version: ApiVersion) -> ModuleType:
+    with _LOADING:
+        return _load(version)
+
+
+def _load(version: ApiVersion) -> ModuleType:
     package = f"google.cloud.tpu_{version}"
     module = f"{package}.types.cloud_tpu"
     if module in sys.modules or package in sys.modules:

@@ -162,9 +162,9 @@ class FleetWatch:
 
     async def run(self) -> None:
         """Polls until it is cancelled."""
-        await asyncio.to_thread(self._client.prepare)
         self._running = True
         try:
+            await asyncio.to_thread(self._client.prepare)
             async with asyncio.TaskGroup() as group:
                 for zone in self._zones:
                     group.create_task(self._watch(zone))
@@ -200,6 +200,8 @@ class FleetWatch:
                 `timeout_s` (exit code TIMED_OUT).
         """
         self.poke()
+        # A `run` that was only just made a task gets its turn to say that it runs.
+        await asyncio.sleep(0)
         runner = None if self._running else asyncio.create_task(self.run())
         try:
             async with asyncio.timeout(timeout_s):

@@ -77,7 +77,7 @@ def _print_table(context: Context, fleet: Fleet, now: datetime) -> None:
                 item.accelerator_type,
                 item.tier.value,
                 item.chips or "",
-                f"{item.workers_ready}/{item.workers_expected}" if item.workers_expected else "",
+                f"{item.workers_ready}/{item.workers_expected}" if item.slices else "",
                 _age(item.created_at, now),
                 f"{bound}{_age(since.at, now)}" if since is not None else "",
                 _note(item),

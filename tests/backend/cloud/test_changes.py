@@ -70,11 +70,22 @@ def test_a_slice_that_goes_and_comes() -> None:
 
 @pytest.mark.parametrize(
     ("health", "kind"),
-    [("UNHEALTHY_MAINTENANCE", EventKind.ALARM), ("TIMEOUT", EventKind.NODE_HEALTH), ("", EventKind.NODE_HEALTH)],
+    [
+        ("UNHEALTHY_MAINTENANCE", EventKind.ALARM),
+        ("TIMEOUT", EventKind.NODE_HEALTH),
+        ("HEALTH_9", EventKind.NODE_HEALTH),
+    ],
 )
 def test_health_is_told_and_the_early_alarm_is_loud(health: str, kind: EventKind) -> None:
     (event,) = events(REQUEST, with_node(health=health))
     assert (event.kind, event.before, event.after) == (kind, "HEALTHY", health)
+
+
+def test_recovery_is_told_and_coming_up_healthy_is_not() -> None:
+    assert events(with_node(health=""), REQUEST) == []
+    assert events(REQUEST, with_node(health="")) == []
+    (event,) = events(with_node(health="TIMEOUT"), REQUEST)
+    assert (event.before, event.after) == ("TIMEOUT", "HEALTHY")
 
 
 def test_a_symptom_is_told_once_with_its_worker() -> None:
