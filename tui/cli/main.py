@@ -73,7 +73,12 @@ def main(argv: Sequence[str]) -> int:
     module = importlib.import_module(module_name)
     verb_parser = argparse.ArgumentParser(prog=f"slicetower {arguments.verb or ''}".strip())
     module.add_arguments(verb_parser)
+    command: list[str] = []
+    if getattr(module, "TAKES_COMMAND", False) and "--" in rest:
+        cut = rest.index("--")
+        rest, command = rest[:cut], rest[cut + 1 :]
     verb_arguments = verb_parser.parse_args(rest)
+    verb_arguments.command = command
     for name in ("context", "context_file", "read_only"):
         setattr(verb_arguments, name, getattr(arguments, name))
     return int(module.main(verb_arguments))

@@ -1,0 +1,80 @@
+"""What the verbs that talk to workers share: an open tower, the targets' workers, a passphrase asked on the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+from backend.context import Context, load_context
+from backend.outcomes import OperatorError
+from backend.sanitize import plain
+from backend.targets import WorkerRef, select
+from backend.tower import Tower
+
+
+def context_of(arguments: argparse.Namespace, *, changes: str = "") -> Context:
+    """The context of the arguments.
+
+    Args:
+        arguments: With context, context_file and read_only.
+        changes: What the verb would change; refused in a read-only context.
+
+    Raises:
+        OperatorError: No usable context, or it is read-only.
+    """
+    file = Path(arguments.context_file) if arguments.context_file else None
+    context = load_context(arguments.context, file, read_only=arguments.read_only)
+    if changes and context.read_only:
+        raise OperatorError(f"{changes}: the context {context.name} is read-only.", "Leave out --read-only.")
+    return context
+
+
+@asynccontextmanager
+async def open_tower(context: Context) -> AsyncIterator[Tower]:
+    """A tower without a watch, that asks for a key's passphrase on the terminal."""
+    async with Tower.open(context, watch=False) as tower:
+        tower.ask_passphrase = ask_passphrase if sys.stdin.isatty() else None
+        yield tower
+
+
+async def ask_passphrase(path: Path) -> str | None:
+    """None when the operator gives none."""
+    try:
+        return await asyncio.to_thread(getpass.getpass, f"Passphrase of {path}: ") or None
+    except EOFError:
+        return None
+
+
+async def workers_for(tower: Tower, targets: Sequence[str]) -> tuple[WorkerRef, ...]:
+    """The workers that the targets name now.
+
+    Raises:
+        OperatorError: The cloud can't be asked, or a target matches nothing.
+    """
+    return select(await tower.refresh(), targets)
+
+
+@contextmanager
+def on_interrupt(handle: Callable[[], None]) -> Iterator[None]:
+    """Calls `handle` for every Ctrl-C and every SIGTERM inside the block."""
+    loop = asyncio.get_running_loop()
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    for kind in kinds:
+        loop.add_signal_handler(kind, handle)
+    try:
+        yield
+    finally:
+        for kind in kinds:
+            with suppress(ValueError):
+                loop.remove_signal_handler(kind)
+
+
+def say(text: str) -> None:
+    """One line of talk, on stderr."""
+    print(f"slicetower: {plain(text)}", file=sys.stderr, flush=True)
