@@ -159,6 +159,7 @@ class Fanout:
         batches: Indices into `results`.
         execute: Brings one worker to its end and sets its outcome; raises nothing but cancellation.
         changed: Called after each change of this object's own state.
+        resumed: The run began in an earlier process: what has not ended goes on at once, whatever the policy.
         quiet_s: See DEADLOCK_QUIET_S.
     """
 
@@ -170,6 +171,7 @@ class Fanout:
         execute: Callable[[int], Awaitable[None]],
         changed: Callable[[], None],
         *,
+        resumed: bool = False,
         quiet_s: float = DEADLOCK_QUIET_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -183,7 +185,8 @@ class Fanout:
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Future[None]] = set()
         self._bug: BaseException | None = None
-        self._all_at_once = False
+        self._resumed = resumed
+        self._all_at_once = resumed
         self._launching = True
         self._last_activity = clock()
         self.batch = 0
@@ -252,7 +255,7 @@ class Fanout:
                 limit = self._policy.max_failures
                 allowed = f", more than {limit}" if limit is not None else ""
                 self.stop_launching(f"Not started: {failures} of the workers before it failed{allowed}.")
-        return self._launching
+        return self._launching or self._resumed
 
     def _ended(self, task: asyncio.Future[None]) -> None:
         self._tasks.discard(task)

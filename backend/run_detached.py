@@ -358,6 +358,8 @@ class _Follower:
         self._path = path
         self._header = b""
         self._reading_header = True
+        self._target = 0
+        """Size of the local log when all that was there at the beginning has come."""
         self.remote: Remote | None = None
         self.whole = True
         """False once something was not taken, so that it must be read again."""
@@ -367,11 +369,18 @@ class _Follower:
             return
         if self._reading_header:
             data = self._take_header(data)
-        if data and not self._run.output(self._index, data, 1):
+        if data and self._run.output(self._index, data, 1):
+            self._look_whether_caught_up()
+        elif data:
             # Nothing of it counts as received: it is asked for again when there is room.
             self.whole = False
             if self.remote is not None:
                 self.remote.abandon()
+
+    def _look_whether_caught_up(self) -> None:
+        if self._index not in self._run.caught_up and self._run.log(self._index).size >= self._target:
+            self._run.caught_up.add(self._index)
+            self._run.changed()
 
     def _take_header(self, data: bytes) -> bytes:
         self._header += data
@@ -393,7 +402,10 @@ class _Follower:
                 self._run.results[
                     self._index
                 ].error = "Some output is missing: the worker's file was cut or replaced."
+        self._target = place.local + max(0, (_whole(header.get("size")) or 0) - place.remote)
         self._run.phase(self._index, Phase.RUNNING)
+        if not rest:
+            self._look_whether_caught_up()
         return rest
 
 

@@ -115,6 +115,8 @@ class Run:
         self.fanout: Fanout | None = None
         self.stopper: Stopper | None = None
         self.task: asyncio.Task[None] | None = None
+        self.caught_up: set[int] = set()
+        """Places of a followed run whose log holds all that its worker had when the following began."""
         self.dirty: set[int] = set()
         """Places whose record is not written yet."""
         self._log_store = log_store

@@ -35,6 +35,9 @@ SAVE_S = 1.0
 OBSERVE_S = 1.0
 """How often a run that another console drives is read, and its lock is tried."""
 
+CATCH_UP_S = 20.0
+"""For a look at a run that lives on its workers: all of them asked, and their news fetched."""
+
 ORPHAN_TEXT = "Its console ended while the command ran: it may have run, or still run."
 UNREACHED_TEXT = "Not started: its console ended before this batch."
 
@@ -132,7 +135,7 @@ class RunManager:
         run.stopper = driver
         policy = FailurePolicy.parse(run.request.on_failure, run.request.max_failures)
         execute = driver.resume if resumed and isinstance(driver, DetachedDriver) else driver.execute
-        run.fanout = Fanout(run.results, run.batches, policy, execute, run.changed)
+        run.fanout = Fanout(run.results, run.batches, policy, execute, run.changed, resumed=resumed)
         self.active[run.id] = run
         run.task = asyncio.create_task(self._drive(run, values, resumed=resumed), name=f"run {run.id}")
 
@@ -151,7 +154,7 @@ class RunManager:
                 run.preparing = True
                 ready = await prepare(run, self._pool, values or {}, self.budget)
                 run.preparing = False
-            if ready and not run.interrupted:
+            if resumed or (ready and not run.interrupted):
                 await run.fanout.run()
         except asyncio.CancelledError:
             # Asked for by detach, stop or close; `wait` then returns as for any other end.
@@ -212,6 +215,29 @@ class RunManager:
             if record.id not in self.active and record.context == self._context:
                 found.append(self._take_up(record))
         return [run for run in found if run.state is not RunState.ENDED]
+
+    def attach(self, run_id: str) -> Run:
+        """One run by its id: driven or observed if it was not seen to end, else as it ended.
+
+        Raises:
+            OperatorError: There is no such run.
+        """
+        record = self.store.get(run_id)
+        if record.id in self.active:
+            return self.active[record.id]
+        return self.open(record) if record.state is RunState.ENDED else self._take_up(record)
+
+    async def catch_up(self, run: Run, *, timeout_s: float = CATCH_UP_S) -> bool:
+        """Waits until a followed run's logs hold what its workers have now; False when some can't be reached in time."""
+        if run.observed or run.state is RunState.ENDED:
+            return True
+        places = range(len(run.results))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await run.until(
+                    lambda each: all(place in each.caught_up or each.results[place].ended for place in places)
+                )
+        return all(place in run.caught_up or run.results[place].ended for place in places)
 
     def open(self, record: RunRecord) -> Run:
         """A run of the past as a Run: its results and its logs, nothing driven."""

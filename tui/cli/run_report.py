@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +122,18 @@ class LiveLines:
 
     BLOCK = 256 * 1024
 
-    def __init__(self, run: Run, *, raw: bool = False, prefixes: bool | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        raw: bool = False,
+        prefixes: bool | None = None,
+        places: Sequence[int] | None = None,
+        pattern: re.Pattern[bytes] | None = None,
+    ) -> None:
         self._run = run
+        self._shown = range(len(run.results)) if places is None else places
+        self._pattern = pattern
         self._raw = raw
         self._prefixes = len(run.results) > 1 if prefixes is None else prefixes
         self._places = [0] * len(run.results)
@@ -130,7 +141,7 @@ class LiveLines:
 
     def pump(self) -> None:
         """Prints everything that has come since the last call."""
-        for index in range(len(self._places)):
+        for index in self._shown:
             path = self._run.log_path(index)
             try:
                 if path.stat().st_size == self._places[index]:
@@ -147,20 +158,22 @@ class LiveLines:
     def finish(self) -> None:
         """Prints the rest, lines without an end too."""
         self.pump()
-        for index, splitter in enumerate(self._splitters):
-            rest = splitter.flush()
+        for index in self._shown:
+            rest = self._splitters[index].flush()
             if rest is not None:
                 self._line(index, rest)
         sys.stdout.flush()
 
     def _print(self, index: int, data: bytes) -> None:
-        if self._raw and not self._prefixes:
+        if self._raw and not self._prefixes and self._pattern is None:
             sys.stdout.buffer.write(data)
             return
         for line in self._splitters[index].feed(data):
             self._line(index, line)
 
     def _line(self, index: int, line: bytes) -> None:
+        if self._pattern is not None and not self._pattern.search(line):
+            return
         prefix = f"{self._run.workers[index].address}: " if self._prefixes else ""
         if self._raw:
             sys.stdout.buffer.write(prefix.encode() + line + b"\n")
