@@ -160,7 +160,7 @@ class ConnectionPool:
         self._context = context
         self.host_keys = HostKeys(journal, host_keys)
         self._ready_since = ready_since
-        self._instance_name = instance_name
+        self.instance_name = instance_name
         self._boot_retry_s = boot_retry_s
         self._handshakes = asyncio.Semaphore(connect_limit(context))
         self._places: dict[tuple[str, int, str, str], _Place] = {}
@@ -228,7 +228,7 @@ class ConnectionPool:
             Unreachable: With the reason.
         """
         try:
-            route = await route_to(worker, self._context, self._instance_name)
+            route = await route_to(worker, self._context, self.instance_name)
             trust = await self.host_keys.trust(worker)
         except Unreachable:
             raise
