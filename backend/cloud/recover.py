@@ -26,8 +26,8 @@ from backend.outcomes import ExitCode, OperatorError
 
 FIRST_PAUSE_S, MOST_PAUSE_S = 0.5, 10.0
 """Between looks at a request that is on its way out; it grows while nothing moves."""
-REFUSED_PAUSE_S = 10.0
-"""After a delete that its state forbids: two operators saw it move within minutes of such a refusal."""
+FIRST_REFUSED_S, REFUSED_PAUSE_S = 2.0, 10.0
+"""After deletes that the state forbids, doubled each time: two operators saw it move within minutes of a refusal."""
 JITTER = 0.2
 CREATE_ATTEMPTS = 5
 """Sends of one create; the same requestId makes them one create."""
@@ -64,6 +64,7 @@ class Pace:
 
     first_s: float = FIRST_PAUSE_S
     most_s: float = MOST_PAUSE_S
+    first_refused_s: float = FIRST_REFUSED_S
     refused_s: float = REFUSED_PAUSE_S
 
 
@@ -227,7 +228,7 @@ class Recovery:
             ) from None
 
     async def _until_gone(self, intent: Intent, *, wait: bool) -> None:
-        pause_s, state = self.pace.first_s, ""
+        pause_s, refused_s, state = self.pace.first_s, self.pace.first_refused_s, ""
         while True:
             current = self.store.get(intent.id) or intent
             if not current.open:
@@ -248,7 +249,8 @@ class Recovery:
             if found.state != QueuedResourceState.DELETING:
                 accepted = await self._try_delete(current, found)
                 if not accepted:
-                    await self._pause(self.pace.refused_s)
+                    await self._pause(min(refused_s, self.pace.refused_s))
+                    refused_s *= 2
                     continue
             if not wait:
                 return

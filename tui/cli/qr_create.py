@@ -255,8 +255,8 @@ async def _send(tower: Tower, request: CreateRequest, request_id: str, arguments
             print(f"Asked for {request.name} in {request.zone}: {operation.path}")
         return ExitCode.OK
     await tower.client.wait_operation(operation, LRO_TIMEOUT_S)
+    fleet = await tower.refresh()
     if arguments.wait:
         return await wait_ready(tower, request.name, arguments.timeout or 3600.0, arguments.format)
-    fleet = await tower.refresh()
     print_rows(fleet.find(request.name), fleet, arguments.format)
     return ExitCode.OK
