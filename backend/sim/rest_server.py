@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from backend.sim import wire
-from backend.sim.api import Api
+from backend.sim.api import ALPHA_ONLY, Api
 from backend.sim.refusals import Code, Json, Refusal
 
 LARGEST_BODY = 16 * 2**20
@@ -137,6 +137,8 @@ class RestService:
             if method.rpc not in ("ListLocations", "GetLocation"):
                 raise Refusal(Code.NOT_FOUND, f"The requested URL {request.path} was not found on this server.")
             version = "v2"
+        if version == "v2" and method.rpc in (*ALPHA_ONLY, "GetMaintenanceInfo"):
+            raise Refusal(Code.NOT_FOUND, f"Method not found: {request.method} {request.path}")
         message: Json = {}
         if method.body:
             body = await _body(request)

@@ -99,7 +99,9 @@ def camel(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-def _split(body: Json, descriptor: Any, where: str) -> tuple[Json, Json]:
+def _split(body: object, descriptor: Any, where: str) -> tuple[Json, Json]:
+    if not isinstance(body, dict):
+        raise Refusal(Code.INVALID_ARGUMENT, f"Invalid value at '{where}': a message was expected, not {body!r}.")
     known: Json = {}
     extra: Json = {}
     fields: dict[str, Any] = {}
