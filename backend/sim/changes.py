@@ -56,7 +56,7 @@ def perform_maintenance_queued_resource(world: World, place: Place, request: Jso
     wanted = {str(name).rsplit("/", 1)[-1] for name in request.get("nodeNames", ())}
     for name in wanted - set(found.node_ids):
         raise refusals.not_found(f"projects/{place.project}/locations/{place.zone}/nodes/{name}")
-    chosen = [node for node in world.nodes_of(found) if not wanted or node.node_id in wanted]
+    chosen = [node for node in world.nodes_of(found) if not node.leaving and (not wanted or node.node_id in wanted)]
     for node in chosen:
         _startable(node)
     for node in chosen:
@@ -105,13 +105,14 @@ def delete_node(world: World, place: Place, request: Json, version: str) -> Oper
         node = world.node(place.project, place.zone, place.name)
         operation = world.start_operation("delete", place.project, place.zone, node.name, version)
         owner = world.owner_of(node)
-        if node.state != "PREEMPTED":
-            nodes.power_off(world, node, wipe=True)
+        world.end_when(operation, lambda: world.nodes.get(node.key) is not node)
+        if node.state == "DELETING":
+            return operation
+        nodes.power_off(world, node, wipe=True)
         world.enter_node(node, "DELETING")
 
         def gone() -> None:
             nodes.remove(world, node)
-            world.end_operation(operation)
             if owner is not None:
                 requests.node_deleted(world, owner)
             requests.allot(world)
@@ -191,6 +192,8 @@ def perform_maintenance(world: World, place: Place, request: Json, version: str)
 
 def _startable(node: Node) -> None:
     maintenance = node.maintenance
+    if node.state != "READY":
+        raise refusals.wrong_state("PerformMaintenance", node.state, ["READY"])
     if maintenance is None or maintenance["maintenanceStatus"] != "PENDING" or not maintenance["canReschedule"]:
         raise Refusal(Code.FAILED_PRECONDITION, SCHEDULED)
 

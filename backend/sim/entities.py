@@ -37,6 +37,8 @@ class Node:
     reservation: str = ""
     """Name of the reservation pool that it draws from, or empty."""
     metadata: dict[str, str] = field(default_factory=dict)
+    released: bool = False
+    """Its hardware was taken: it holds no capacity, whatever becomes of its record."""
     symptoms: list[Json] = field(default_factory=list)
     maintenance: Json | None = None
     revision: int = 0
@@ -51,6 +53,11 @@ class Node:
     @property
     def name(self) -> str:
         return f"projects/{self.project}/locations/{self.zone}/nodes/{self.node_id}"
+
+    @property
+    def leaving(self) -> bool:
+        """On its way out: nothing brings it back."""
+        return self.state in ("DELETING", "PREEMPTED", "TERMINATED")
 
     @property
     def startup_script(self) -> str | None:

@@ -128,6 +128,8 @@ def _lose(world: World, values: Values) -> str:
 
 def _maintenance(world: World, values: Values) -> str:
     chosen = targets.find_nodes(world, str(values["target"]))
+    if values["start"] and any(node.state != "READY" for node in chosen):
+        raise OperatorError(f"Not all nodes of {values['target']} are READY.")
     for node in chosen:
         if values["start"]:
             nodes.perform_maintenance(world, node)

@@ -95,6 +95,7 @@ def preempt(world: World, node: Node) -> None:
     """The capacity is taken: its workers and their disks are gone at once, the node stays listed."""
     node.expect(None)
     power_off(world, node, wipe=True)
+    node.released = True
     world.enter_node(node, "PREEMPTED")
 
 

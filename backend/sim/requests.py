@@ -38,6 +38,7 @@ def create(
     world.requests[request.key] = request
     world.touch(request)
     operation = world.start_operation("create", project, zone, request.full_name, version)
+    world.end_when(operation, lambda: request.state != State.CREATING)
     request.expect(
         world.agenda.after(world.spread(world.delays.creating), lambda: _decide(world, request, admitted, operation))
     )
@@ -70,7 +71,6 @@ def _decide(world: World, request: Request, admitted: Admitted, operation: Opera
         world.end_operation(operation, refusal.to_status())
         return
     world.enter(request, State.ACCEPTED)
-    world.end_operation(operation)
     request.expect(world.agenda.after(world.spread(world.delays.accepted), lambda: queue(world, request)))
     if request.valid_until is not None:
         world.agenda.at(request.valid_until, lambda: _expire(world, request))
@@ -196,6 +196,8 @@ def suspend(world: World, request: Request, initiator: str) -> None:
     request.terminates_at = None
     world.enter(request, State.SUSPENDING, initiator)
     for node in world.nodes_of(request):
+        if node.leaving:
+            continue
         nodes.preempt(world, node)
         lingers = _removal(world, request, node.node_id, node.uid)
         node.expect(world.agenda.after(world.spread(world.delays.preempted_node), lingers))
@@ -237,8 +239,7 @@ def delete(world: World, request: Request, *, force: bool, version: str) -> Oper
     world.enter(request, State.DELETING, "USER")
     for node in own:
         node.expect(None)
-        if node.state != "PREEMPTED":
-            nodes.power_off(world, node, wipe=True)
+        nodes.power_off(world, node, wipe=True)
         world.enter_node(node, "DELETING")
 
     def gone() -> None:
@@ -270,7 +271,8 @@ def reset(world: World, request: Request, version: str) -> Operation:
         raise refusals.wrong_state("ResetQueuedResource", request.state, [State.ACTIVE])
     operation = world.start_operation("reset", request.project, request.zone, request.full_name, version)
     for node in world.nodes_of(request):
-        nodes.restart(world, node)
+        if not node.leaving:
+            nodes.restart(world, node)
     world.end_when(operation, lambda: all(node.state != "RESTARTING" for node in world.nodes_of(request)))
     return operation
 
@@ -278,6 +280,8 @@ def reset(world: World, request: Request, version: str) -> Operation:
 def repair(world: World, request: Request, index: int) -> None:
     """Auto-repair: one slice is replaced, all others restart; the request stays ACTIVE."""
     for node in world.nodes_of(request):
+        if node.leaving:
+            continue
         if node.slice_index == index:
             nodes.replace(world, node)
         else:

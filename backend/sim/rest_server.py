@@ -33,6 +33,8 @@ SYSTEM_PARAMETERS = frozenset(
 )
 """Of every Google API; they change nothing here."""
 
+IN_V1 = ("ListLocations", "GetLocation", "ListAcceleratorTypes", "GetAcceleratorType", "GetOperation")
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -133,8 +135,8 @@ class RestService:
         version, path = request.match_info["version"], request.match_info["path"]
         method, match = _match(request.method, path)
         if version == "v1":
-            # Locations are the same in every version, and gcloud asks for them in v1.
-            if method.rpc not in ("ListLocations", "GetLocation"):
+            # Locations and types are the same in every version, and gcloud asks for them in v1.
+            if method.rpc not in IN_V1:
                 raise Refusal(Code.NOT_FOUND, f"The requested URL {request.path} was not found on this server.")
             version = "v2"
         if version == "v2" and method.rpc in (*ALPHA_ONLY, "GetMaintenanceInfo"):

@@ -157,7 +157,7 @@ class World:
             if node.zone == zone
             and node.accelerator.generation.type_prefix == prefix
             and node.reservation == reservation
-            and node.state not in ("PREEMPTED", "TERMINATED")
+            and not node.released
         )
         return total - used
 
@@ -193,7 +193,7 @@ class World:
         def look() -> None:
             if reached():
                 self.end_operation(operation)
-            else:
+            elif not operation.done:
                 self.agenda.after(SETTLING_S, look)
 
         self.agenda.after(SETTLING_S, look)
