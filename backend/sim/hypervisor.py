@@ -37,6 +37,7 @@ KILL_LIMIT_S = 20.0
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 HIGHEST_DESCRIPTOR = 4096
+EXEC_ATTEMPTS = 100
 CANNOT_EXECUTE = 126
 NOT_FOUND = 127
 
@@ -115,7 +116,14 @@ def _start(libc: ctypes.CDLL, request: dict[str, Any], descriptors: list[int]) -
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         os.umask(0o022)
         os.chdir(request["cwd"])
-        os.execve(request["executable"], request["argv"], request["environment"])
+        for attempt in range(EXEC_ATTEMPTS):
+            try:
+                os.execve(request["executable"], request["argv"], request["environment"])
+            except OSError as error:
+                # A script just written may still be open for writing in a fork that has not yet become its program.
+                if error.errno != errno.ETXTBSY or attempt == EXEC_ATTEMPTS - 1:
+                    raise
+                time.sleep(0.01)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             status = NOT_FOUND

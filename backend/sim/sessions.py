@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import signal
 import struct
 import termios
@@ -39,6 +40,7 @@ SIGNALS: dict[str, int] = {
 }
 """Signals that sshd delivers (RFC 4254, section 6.9)."""
 NOT_STARTED = 126
+SCP_PEER = re.compile(r"scp (-\S+ )*-[tf] ")
 SHELL = "/bin/bash"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
@@ -156,18 +158,18 @@ class WorkerSession(asyncssh.SSHServerProcess[bytes]):
         argv = ["bash"] if self.command is None else ["bash", "-c", self.command]
         return await self._machine.spawn(SHELL, argv, environment, descriptors, tty=tty)
 
+    def exec_requested(self, command: str) -> bool:
+        # Only what scp's peer asks for; `scp a b` is a program of the worker.
+        self._allow_scp = SCP_PEER.match(command) is not None
+        return super().exec_requested(command)
+
     async def _serve_pipes(self) -> None:
         theirs_in, ours_in = os.pipe2(os.O_CLOEXEC)
         ours_out, theirs_out = os.pipe2(os.O_CLOEXEC)
         ours_error, theirs_error = os.pipe2(os.O_CLOEXEC)
         stdin, stdout, stderr = Descriptor(ours_in), Descriptor(ours_out), Descriptor(ours_error)
-        theirs = (theirs_in, theirs_out, theirs_error)
         try:
-            try:
-                child = self._child = await self._spawn({}, theirs, tty=False)
-            finally:
-                for descriptor in theirs:
-                    os.close(descriptor)
+            child = self._child = await self._spawn({}, (theirs_in, theirs_out, theirs_error), tty=False)
 
             async def forward() -> None:
                 async with asyncio.TaskGroup() as pumps:
@@ -185,12 +187,9 @@ class WorkerSession(asyncssh.SSHServerProcess[bytes]):
         ours, theirs = pty.openpty()
         terminal = self._terminal = Descriptor(ours)
         try:
-            try:
-                set_size(ours, self.term_size)
-                extra = {"TERM": term_type, "SSH_TTY": os.ttyname(theirs)}
-                child = self._child = await self._spawn(extra, (theirs, theirs, theirs), tty=True)
-            finally:
-                os.close(theirs)
+            set_size(ours, self.term_size)
+            extra = {"TERM": term_type, "SSH_TTY": os.ttyname(theirs)}
+            child = self._child = await self._spawn(extra, (theirs, theirs, theirs), tty=True)
 
             async def forward() -> None:
                 pump = asyncio.create_task(self._pump(terminal, self.stdout))

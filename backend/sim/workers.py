@@ -29,13 +29,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from backend.outcomes import OperatorError
-from backend.sim.processes import MARKER, Child, Hypervisor, SpawnError, kill_owned, owned
+from backend.sim.processes import MARKER, START_LIMIT_S, Child, Hypervisor, SpawnError, kill_owned, owned
 from backend.sim.sessions import SHELL, WorkerConnection, WorkerFiles
 
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 BACKLOG = 4096
 """Connections waiting to be accepted: a fan-out opens 256 at once, several consoles more."""
 ACCEPTS_PER_WAKE = 64
+ACCEPT_PAUSE_S = 0.1
 LOGIN_LIMIT_S = 120.0
 """sshd's LoginGraceTime."""
 WANTED_FILES = 65536
@@ -101,6 +102,7 @@ class Machine:
         "refusing",
         "sessions",
         "spec",
+        "starting",
         "startup",
     )
 
@@ -120,6 +122,7 @@ class Machine:
         """Accepted while frozen."""
         self.sessions: set[int] = set()
         """Session ids of everything that was started for it since it booted."""
+        self.starting: set[asyncio.Task[Child]] = set()
         self.startup: Child | None = None
 
     @property
@@ -183,19 +186,42 @@ class Machine:
         *,
         tty: bool = False,
     ) -> Child:
-        """Start a process on this worker.
+        """Start a process on this worker. The descriptors are closed here, also when it fails.
 
         Raises:
             SpawnError: when the worker is off, or the process cannot be started.
         """
-        if not self.on:
-            raise SpawnError(f"Worker {self.spec.hostname} is powered off.")
-        self.prepare()
-        child = await self._host.hypervisor.spawn(
-            executable, argv, environment=environment, cwd=self.home, descriptors=descriptors, tty=tty
-        )
-        self.sessions.add(child.pid)
-        return child
+        # A task of its own: a session that is cut while it starts a process must not hide it from power_off.
+        work = asyncio.create_task(self._spawn(executable, argv, environment, descriptors, tty))
+        self.starting.add(work)
+        work.add_done_callback(self._started)
+        return await asyncio.shield(work)
+
+    def _started(self, work: asyncio.Task[Child]) -> None:
+        self.starting.discard(work)
+        if not work.cancelled():
+            work.exception()
+
+    async def _spawn(
+        self,
+        executable: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        descriptors: tuple[int, int, int],
+        tty: bool,
+    ) -> Child:
+        try:
+            if not self.on:
+                raise SpawnError(f"Worker {self.spec.hostname} is powered off.")
+            self.prepare()
+            child = await self._host.hypervisor.spawn(
+                executable, argv, environment=environment, cwd=self.home, descriptors=descriptors, tty=tty
+            )
+            self.sessions.add(child.pid)
+            return child
+        finally:
+            for descriptor in set(descriptors):
+                os.close(descriptor)
 
     def sftp(self, channel: SSHChannel[bytes]) -> asyncssh.SFTPServer:
         self.prepare()
@@ -234,11 +260,20 @@ class Machine:
             )
         return self._options
 
+    def _private_key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(
+            hmac.digest(self._host.secret, f"host key {self.spec.marker}".encode(), "sha256")
+        )
+
+    def public_host_key(self) -> str:
+        """In the form of a known_hosts line, without a comment."""
+        form = (serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+        return self._private_key().public_key().public_bytes(*form).decode()
+
     def host_key(self) -> asyncssh.SSHKey:
         """Its private host key: derived from the host's secret and the worker's identity, so nothing is stored."""
         if self._key is None:
-            seed = hmac.digest(self._host.secret, f"host key {self.spec.marker}".encode(), "sha256")
-            pem = Ed25519PrivateKey.from_private_bytes(seed).private_bytes(
+            pem = self._private_key().private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
             self._key = asyncssh.import_private_key(pem)
@@ -326,6 +361,7 @@ class WorkerHost:
             self._listener = None
         for machine in self._machines.values():
             machine.on = False
+            self._thaw(machine)
             self._drop(machine)
         for task in self._tasks:
             task.cancel()
@@ -363,8 +399,7 @@ class WorkerHost:
 
     def host_key(self, address: str) -> str:
         """The worker's public host key, "ssh-ed25519 AAAA..."; KeyError for an unknown address."""
-        text = self._machine(address).host_key().export_public_key().decode()
-        return " ".join(text.split()[:2])
+        return self._machine(address).public_host_key()
 
     def home(self, address: str) -> Path:
         """The home of whoever logs in to the worker."""
@@ -407,13 +442,9 @@ class WorkerHost:
         command = [str(script)] if startup_script.startswith("#!") else [SHELL, str(script)]
         output = os.open(machine.serial_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            machine.startup = await machine.spawn(
-                command[0], command, machine.environment("root"), (nothing, output, output)
-            )
-        finally:
-            os.close(output)
-            os.close(nothing)
+        machine.startup = await machine.spawn(
+            command[0], command, machine.environment("root"), (nothing, output, output)
+        )
 
     async def power_off(self, address: str, *, wipe: bool) -> None:
         """Kill every process of the worker, drop its connections, answer no more.
@@ -426,7 +457,10 @@ class WorkerHost:
         """
         machine = self._machine(address)
         machine.on = False
+        self._thaw(machine)
         self._drop(machine)
+        if machine.starting:
+            await asyncio.wait(machine.starting, timeout=START_LIMIT_S)
         if machine.sessions:
             left = await asyncio.to_thread(
                 kill_owned, self.hypervisor.pid, machine.spec.marker, frozenset(machine.sessions), machine.folder
@@ -443,7 +477,6 @@ class WorkerHost:
         self._drop(self._machine(address))
 
     def _drop(self, machine: Machine) -> None:
-        self._thaw(machine)
         for connection in list(machine.connections):
             connection.abort()
         machine.connections.clear()
@@ -500,6 +533,7 @@ class WorkerHost:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._keep(self._accept_later())
                     return
                 continue
             connection.setblocking(False)
@@ -510,6 +544,15 @@ class WorkerHost:
                 machine.held.append(connection)
             else:
                 self._open(machine, connection)
+
+    async def _accept_later(self) -> None:
+        """Out of descriptors: leave the next connections waiting for a while, and do not spin."""
+        if self._listener is not None:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._listener)
+            await asyncio.sleep(ACCEPT_PAUSE_S)
+            if self._listener is not None:
+                loop.add_reader(self._listener, self._accept)
 
     def _open(self, machine: Machine, connection: socket.socket) -> None:
         if machine.on and not machine.refusing:

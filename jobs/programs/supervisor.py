@@ -47,6 +47,7 @@ WAIT_POLL_S = 0.2
 """How often a start looks for the path that it waits for."""
 LAUNCH_LIMIT_S = 10.0
 """How long a second start waits for the first to write its status."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 KILL_LIMIT_S = 10.0
 """How long SIGKILL may take before a process counts as a survivor."""
 DEFAULT_GRACE_S = 10.0
@@ -245,7 +246,7 @@ def settled_status(run: str) -> Status:
     deadline = time.monotonic() + LAUNCH_LIMIT_S
     while True:
         status = read_status(run)
-        fresh = status.get("reason") == NOT_WRITTEN or status.get("launching")
+        fresh = status.get("reason") == NOT_WRITTEN or (status.get("launching") and status["state"] == "starting")
         if not fresh or time.monotonic() > deadline:
             return status
         time.sleep(0.02)
@@ -314,6 +315,10 @@ def start() -> int:
             os.close(ours)
             try:
                 supervise(request, argv, status, file, output, theirs)
+            except OSError as error:
+                status.pop("launching", None)
+                status.update(state="exited", exit_code=None, signal=None, ended_at=time.time(), error=f"{error}")
+                file.write(status)
             finally:
                 os._exit(0)
         os._exit(0)
@@ -387,7 +392,7 @@ class Supervisor:
             if self.stop_asked() is not None:
                 return False
             got = signal.sigtimedwait(watched, WAIT_POLL_S)
-            if got is not None and got.si_signo == signal.SIGTERM:
+            if got is not None and got.si_signo in STOP_SIGNALS:
                 return False
         return True
 
@@ -421,9 +426,11 @@ class Supervisor:
                 self.status["stopped"] = True
                 return self.end(grace)
             got = signal.sigwaitinfo(watched) if rest is None else signal.sigtimedwait(watched, rest)
-            if got is not None and got.si_signo == signal.SIGTERM:
+            if got is not None and got.si_signo in STOP_SIGNALS:
+                # Also without the file, which a full disk may have refused.
                 self.status["stopped"] = True
-                return self.end(DEFAULT_GRACE_S)
+                grace = self.stop_asked()
+                return self.end(DEFAULT_GRACE_S if grace is None else grace)
 
     def end(self, grace_s: float) -> None:
         self.status["survivors"] = end_all(self.run, self.status, grace_s, self.reap)

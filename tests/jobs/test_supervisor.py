@@ -222,6 +222,16 @@ def test_stop_after_the_end_clears_what_the_program_left(here: Worker) -> None:
     assert not [pid for pid in left if alive(pid)]
 
 
+def test_supervisor_that_cannot_be_told_the_grace_stops_all_the_same(here: Worker) -> None:
+    """On a full disk the file that asks for a stop may not be made: the signal alone must do."""
+    started = here.start("r1", "sh -c 'echo $$ > ~/child; sleep 600; :' & sleep 600")
+    child = pid_in(here.home / "child")
+    os.kill(started["supervisor"], signal.SIGUSR1)
+    ended = here.ended("r1")
+    assert (ended["stopped"], ended["signal"]) == (True, "TERM")
+    assert not alive(child)
+
+
 def test_stop_of_nothing_is_an_error(here: Worker) -> None:
     assert here.say("stop", "nothing", code=1)["error"] == "no such run"
 

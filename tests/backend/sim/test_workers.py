@@ -206,6 +206,12 @@ async def test_openssh_scp_both_ways_exits_with_0(fleet: World, legacy: list[str
     assert back.read_bytes() == local.read_bytes()
 
 
+async def test_scp_as_a_program_of_the_worker_is_run_there(fleet: World) -> None:
+    result = await fleet.run("echo text > one; scp one two && cat two")
+    again = await fleet.run("scp one three; cat three")
+    assert (result.stdout, again.stdout) == (b"text\n", b"text\n")
+
+
 async def test_openssh_client_gets_codes_bytes_and_signals(fleet: World) -> None:
     piped = await openssh(fleet.ssh_command("cat; exit 7"), b"x" * 300_000)
     assert (piped.returncode, piped.stdout) == (7, b"x" * 300_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
@@ -181,6 +182,46 @@ async def test_close_leaves_nothing_running(tmp_path: Path) -> None:
         pids = [*await start_daemons(fleet, A), *await start_daemons(fleet, B), fleet.host.hypervisor.pid]
         assert all(alive(pid) for pid in pids)
     assert not [pid for pid in pids if alive(pid)]
+
+
+async def test_power_off_in_the_middle_of_starting_leaves_no_process(fleet: World) -> None:
+    mark = f"SLICETOWER_BOOT_ID_FILE={fleet.host.home(A).parent}/boot_id".encode()
+
+    def marked() -> list[int]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and alive(int(entry.name)):
+                with contextlib.suppress(OSError):
+                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                        found.append(int(entry.name))
+        return found
+
+    async with fleet.connect() as connection:
+        await connection.create_process("exec sleep 600")
+        await until(marked, "a process that is found by the mark")
+    for pause in range(12):
+        await fleet.host.boot(A)
+        async with fleet.connect() as connection:
+            commands = [asyncio.create_task(connection.run("exec sleep 600")) for _ in range(8)]
+            for _ in range(pause * 3):
+                await asyncio.sleep(0)
+            await fleet.host.power_off(A, wipe=False)
+            await asyncio.wait(commands, timeout=BOUND_S)
+        assert marked() == []
+
+
+async def test_frozen_worker_can_lose_its_power(fleet: World) -> None:
+    async with fleet.connect() as connection:
+        waiting = asyncio.create_task(connection.run("sleep 600"))
+        await until(lambda: fleet.host.processes(A), "the sleep")
+        fleet.host.freeze(A, 600)
+        late = asyncio.create_task(fleet.run("true"))
+        await fleet.host.power_off(A, wipe=False)
+        assert (await asyncio.wait_for(waiting, BOUND_S)).exit_status is None
+        with pytest.raises((OSError, asyncssh.Error)):
+            await asyncio.wait_for(late, BOUND_S)
+    await fleet.host.boot(A)
+    assert (await fleet.run("echo up")).stdout == b"up\n"
 
 
 SIMULATOR = """
