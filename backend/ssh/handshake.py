@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import resource
 from enum import StrEnum
 from typing import Any
@@ -265,7 +266,7 @@ def _of_os_error(worker: WorkerRef, where: str, error: OSError) -> Unreachable |
         return Unreachable(
             worker, Reason.FILES, text, "Raise it with `ulimit -n`, or take fewer workers.", raw=str(error)
         )
-    reason = plain(error.strerror or str(error))
+    reason = os.strerror(error.errno) if error.errno else plain(str(error))
     failure = Unreachable(
         worker,
         Reason.NETWORK,

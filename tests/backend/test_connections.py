@@ -1,0 +1,373 @@
+"""Connections against a real sshd: host keys, limits, retries, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+
+from backend.context import Context, SSHSettings
+from backend.journal import Journal
+from backend.outcomes import ExitCode, OperatorError
+from backend.ssh import scripts
+from backend.ssh.connections import ConnectionPool, Reason, Unreachable, require_files
+from backend.ssh.remote import Remote, new_nonce
+from backend.targets import WorkerRef
+from tests.backend.openssh import FixedKeys, Sshd, free_port, make_key, sshd, worker
+
+pytestmark = pytest.mark.sshd
+
+
+def journal(server: Sshd, name: str = "journal.db") -> Journal:
+    return Journal.open(server.directory / name)
+
+
+def alarms(book: Journal) -> list[str]:
+    return [event.text for event in book.events() if event.kind == "alarm"]
+
+
+async def run_true(pool: ConnectionPool, where: WorkerRef) -> int | None:
+    nonce = new_nonce()
+    remote = Remote(where, scripts.run(["true"], shell=False, environment={}, nonce=nonce), nonce)
+    await remote.start(pool)
+    return (await remote.ended).code
+
+
+# -- host keys -----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_key_that_the_api_serves_is_pinned_and_not_asked_for_again(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        book, keys = journal(server), FixedKeys([server.host_key])
+        for _ in range(2):
+            pool = ConnectionPool(server.context(), keys, book)
+            await pool.connection(worker(0))
+            await pool.close()
+        assert keys.asked == 1
+        assert not alarms(book)
+
+
+async def test_a_key_that_the_api_does_not_serve_is_refused_after_asking_again(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        book, keys = journal(server), FixedKeys([make_key(tmp_path / "other")])
+        pool = ConnectionPool(server.context(), keys, book)
+        with pytest.raises(Unreachable) as caught:
+            await pool.connection(worker(0))
+        assert caught.value.reason is Reason.HOST_KEY
+        assert caught.value.exit_code is ExitCode.UNREACHABLE
+        assert keys.asked_fresh == 1
+        assert not book.connection.execute("SELECT * FROM hostkeys").fetchall()
+        await pool.close()
+
+
+async def test_a_reimaged_worker_is_accepted_once_the_api_serves_its_new_key_and_journalled(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        book, keys = journal(server), FixedKeys([make_key(tmp_path / "old")])
+        pool = ConnectionPool(server.context(), keys, book)
+        with pytest.raises(Unreachable):
+            await pool.connection(worker(0))
+        pool.host_keys.accept(
+            worker(0), await pool.host_keys.trust(worker(0)), asyncssh.read_public_key(tmp_path / "old")
+        )
+        keys.keys = [server.host_key]
+        await pool.connection(worker(0))
+        assert len(alarms(book)) == 1
+        assert "changed" in alarms(book)[0]
+        await pool.close()
+
+
+async def test_trust_on_first_use_only_without_a_key_from_the_api_and_it_is_said(tmp_path: Path) -> None:
+    async with sshd(tmp_path / "a") as server:
+        book, keys = journal(server), FixedKeys([])
+        pool = ConnectionPool(server.context(), keys, book)
+        await pool.connection(worker(0))
+        assert "first use" in alarms(book)[0]
+        await pool.close()
+        async with sshd(tmp_path / "b") as impostor:
+            context = Context("t", "p", ("z",), ssh=SSHSettings(port=impostor.port, user="root", key=impostor.key))
+            pool = ConnectionPool(context, keys, book)
+            with pytest.raises(Unreachable) as caught:
+                await pool.connection(worker(0))
+            assert caught.value.reason is Reason.HOST_KEY
+            await pool.close()
+
+
+async def test_a_node_of_the_same_name_with_another_uid_has_no_pin(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        keys = FixedKeys([server.host_key])
+        pool = ConnectionPool(server.context(), keys, journal(server))
+        await pool.connection(worker(0, uid="1"))
+        await pool.connection(worker(0, uid="2"))
+        assert keys.asked == 2
+        await pool.close()
+
+
+async def test_an_api_that_fails_is_not_an_api_without_keys(tmp_path: Path) -> None:
+    class Failing:
+        async def host_keys(self, worker: WorkerRef, *, fresh: bool = False) -> Sequence[str]:
+            raise OperatorError("The API does not answer.", exit_code=ExitCode.CLOUD)
+
+    async with sshd(tmp_path) as server:
+        pool = ConnectionPool(server.context(), Failing(), journal(server))
+        with pytest.raises(Unreachable, match="does not answer"):
+            await pool.connection(worker(0))
+        await pool.close()
+
+
+async def test_the_worker_is_asked_for_a_key_of_a_kind_that_is_known(tmp_path: Path) -> None:
+    rsa = asyncssh.generate_private_key("ssh-rsa")
+    (tmp_path / "rsa").write_bytes(rsa.export_private_key("openssh"))
+    (tmp_path / "rsa").chmod(0o600)
+    async with sshd(tmp_path, f"HostKey {tmp_path / 'rsa'}") as server:
+        keys = FixedKeys([rsa.export_public_key("openssh").decode()])
+        pool = ConnectionPool(server.context(), keys, journal(server))
+        connection = await pool.connection(worker(0))
+        key = connection.get_server_host_key()
+        assert key is not None
+        assert key.algorithm == b"ssh-rsa"
+        await pool.close()
+
+
+# -- limits ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_drops_most_of_a_crowd_is_got_through_by_retries(tmp_path: Path) -> None:
+    async with sshd(tmp_path, "MaxStartups 10:30:100") as server:
+        pool = server.pool()
+        codes = await asyncio.gather(*(run_true(pool, worker(index)) for index in range(60)))
+        assert codes == [0] * 60
+        await pool.close()
+
+
+async def test_more_sessions_than_the_server_allows_on_a_connection_go_over_others(tmp_path: Path) -> None:
+    async with sshd(tmp_path, "MaxSessions 2") as server:
+        pool = server.pool()
+        assert await asyncio.gather(*(run_true(pool, worker(0)) for _ in range(12))) == [0] * 12
+        assert pool.connected == 1
+        await pool.close()
+
+
+async def test_connections_are_kept_and_shared(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        pool = server.pool()
+        first, second = await asyncio.gather(pool.connection(worker(0)), pool.connection(worker(0)))
+        assert first is second
+        assert await pool.connection(worker(0)) is first
+        first.abort()
+        await first.wait_closed()
+        assert await pool.connection(worker(0)) is not first
+        await pool.close()
+
+
+async def test_no_more_handshakes_are_in_flight_than_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = most = 0
+    real: Callable[..., Awaitable[Any]] = asyncssh.connect
+
+    async def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        try:
+            return await real(*arguments, **options)
+        finally:
+            now -= 1
+
+    monkeypatch.setattr(asyncssh, "connect", counted)
+    async with sshd(tmp_path) as server:
+        context = server.context(connect_limit=3)
+        pool = ConnectionPool(context, FixedKeys([server.host_key]), journal(server))
+        await asyncio.gather(*(pool.connection(worker(index)) for index in range(20)))
+        assert most == 3
+        assert pool.connected == 20
+        await pool.close()
+
+
+async def test_the_time_out_of_a_handshake_begins_with_its_turn(tmp_path: Path) -> None:
+    """The first worker holds the only turn until its own time-out; those behind it must not time out with it."""
+    async with sshd(tmp_path) as server, _SilentServer() as silent:
+        context = Context(
+            "t", "p", ("z",), ssh=SSHSettings(port=server.port, user="root", key=server.key, connect_limit=1)
+        )
+        pool = ConnectionPool(context, FixedKeys([server.host_key]), journal(server), handshake_timeout_s=1.0)
+        other = ConnectionPool(
+            Context("t", "p", ("z",), ssh=SSHSettings(port=silent, user="root", key=server.key)),
+            FixedKeys([server.host_key]),
+            journal(server, "other.db"),
+            handshake_timeout_s=1.0,
+        )
+        pool._handshakes = other._handshakes = asyncio.Semaphore(1)
+        dead = asyncio.create_task(other.connection(worker(9)))
+        await asyncio.sleep(0)
+        await asyncio.gather(*(pool.connection(worker(index)) for index in range(5)))
+        with pytest.raises(Unreachable) as caught:
+            await dead
+        assert caught.value.reason is Reason.TIMEOUT
+        await pool.close()
+        await other.close()
+
+
+class _SilentServer:
+    """Accepts connections and never says a word."""
+
+    async def __aenter__(self) -> int:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        self.server = await asyncio.start_server(serve, "0.0.0.0", 0)
+        return int(self.server.sockets[0].getsockname()[1])
+
+    async def __aexit__(self, *_: object) -> None:
+        self.server.close()
+
+
+def test_too_few_open_files_are_refused_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"soft": 256, "hard": 1024}
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (limits["soft"], limits["hard"]))
+
+    def raised(_kind: int, pair: tuple[int, int]) -> None:
+        limits["soft"] = pair[0]
+
+    monkeypatch.setattr(resource, "setrlimit", raised)
+    require_files(100)
+    assert limits["soft"] >= 428, "raised as far as it was needed"
+    with pytest.raises(OperatorError) as caught:
+        require_files(10_000)
+    for number in ("10000", "30128", "1024"):
+        assert number in str(caught.value)
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_refused_port_is_unreachable_with_the_reason(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        context = Context("t", "p", ("z",), ssh=SSHSettings(port=free_port(), user="root", key=server.key))
+        pool = ConnectionPool(context, FixedKeys([server.host_key]), journal(server))
+        with pytest.raises(Unreachable) as caught:
+            await pool.connection(worker(0))
+        assert caught.value.reason is Reason.NETWORK
+        assert "refused" in caught.value.what
+        await pool.close()
+
+
+async def test_a_refused_key_is_not_tried_again(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        (tmp_path / "authorized_keys").write_text("")
+        pool = server.pool()
+        with pytest.raises(Unreachable) as caught:
+            await pool.connection(worker(0))
+        assert caught.value.reason is Reason.PERMISSION
+        log = (tmp_path / "sshd.log").read_text()
+        assert log.count("Connection closed by authenticating user") + log.count("Connection reset by auth") <= 1
+        await pool.close()
+
+
+async def test_a_refused_key_soon_after_ready_is_waited_for_and_shown(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        authorized = (tmp_path / "authorized_keys").read_text()
+        (tmp_path / "authorized_keys").write_text("")
+        pool = server.pool(ready_since=lambda _worker: time.time() - 20, boot_retry_s=0.05)
+        notes: list[str] = []
+
+        def note(text: str) -> None:
+            notes.append(text)
+            if "publickey refused" in text:
+                (tmp_path / "authorized_keys").write_text(authorized)
+
+        await pool.connection(worker(0), note)
+        assert any("after READY" in text for text in notes)
+        await pool.close()
+
+
+async def test_a_passphrase_is_asked_for_once(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        key = asyncssh.read_private_key(server.key)
+        server.key.write_bytes(key.export_private_key("openssh", "open sesame", rounds=4))
+        asked: list[Path] = []
+
+        async def ask(path: Path) -> str:
+            asked.append(path)
+            return "open sesame"
+
+        pool = server.pool(ask_passphrase=ask)
+        await asyncio.gather(*(pool.connection(worker(index)) for index in range(5)))
+        assert asked == [server.key]
+        await pool.close()
+
+
+async def test_a_locked_key_with_nobody_to_ask_names_the_cure(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        key = asyncssh.read_private_key(server.key)
+        server.key.write_bytes(key.export_private_key("openssh", "open sesame", rounds=4))
+        pool = server.pool()
+        with pytest.raises(OperatorError, match="ssh-add"):
+            await pool.connection(worker(0))
+        await pool.close()
+
+
+async def test_no_key_at_all_names_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    context = Context("t", "p", ("z",), ssh=SSHSettings(port=22, user="root"))
+    pool = ConnectionPool(context, FixedKeys([]), Journal.open(tmp_path / "j.db"))
+    with pytest.raises(OperatorError, match="ssh-keygen"):
+        await pool.connection(worker(0))
+    await pool.close()
+
+
+# -- routes ------------------------------------------------------------------------------------------------------------------
+
+
+async def test_all_workers_are_reached_over_one_connection_to_a_jump_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "operator"
+    (home / ".ssh").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    async with sshd(tmp_path) as server:
+        hop = f"root@127.0.0.1:{server.port}"
+        context = server.context(route="jump", jump=hop)
+        pool = ConnectionPool(context, FixedKeys([server.host_key]), journal(server))
+        with pytest.raises(Unreachable, match="known_hosts"):
+            await pool.connection(worker(0))
+        (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{server.port} {server.host_key}\n")
+        await asyncio.gather(*(pool.connection(worker(index)) for index in range(10)))
+        assert pool.connected == 10
+        log = (tmp_path / "sshd.log").read_text()
+        assert log.count("Accepted publickey") == 11 or "Accepted" not in log
+        await pool.close()
+
+
+async def test_the_operators_openssh_configuration_decides_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sshd(tmp_path) as server:
+        config = tmp_path / "ssh_config"
+        config.write_text(f"Host 127.0.1.*\n  User root\n  Port {server.port}\n")
+        program = tmp_path / "bin" / "ssh"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F "{config}" "$@"\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+        context = Context("t", "p", ("z",), ssh=SSHSettings(key=server.key, route="config"))
+        pool = ConnectionPool(context, FixedKeys([server.host_key]), journal(server))
+        await pool.connection(worker(0))
+        await pool.close()
+
+
+async def test_a_worker_without_an_address_of_that_kind_says_which_routes_are_left(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        pool = server.pool()
+        bare = WorkerRef("p", "z", "train-a", 0, 0, "train-a-0", "7", internal_ip="127.0.0.1")
+        with pytest.raises(Unreachable, match="internal, jump or iap"):
+            await pool.connection(bare)
+        await pool.close()
