@@ -6,7 +6,6 @@ is never invented: a span whose beginning was not seen carries a lower bound (de
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,11 +16,9 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
+from backend import sqlite
 from backend.model import Event, EventKind, QueuedResource, QueuedResourceState, StateSince
-from backend.outcomes import ExitCode, OperatorError
-
-BUSY_TIMEOUT_S = 5.0
-"""How long a writer waits for another console's transaction; those take milliseconds."""
+from backend.outcomes import OperatorError
 
 CONTINUOUS_S = 90.0
 """A change between two observations that are no further apart counts as seen, at the later one.
@@ -118,11 +115,10 @@ class Journal:
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            path.chmod(0o600)
-            journal = cls(path, _connect(path), _connect(path))
+            sqlite.make_private(path)
+            journal = cls(path, sqlite.connect(path), sqlite.connect(path))
         except (OSError, sqlite3.Error) as error:
-            raise _told(path, error) from error
+            raise sqlite.told(path, error) from error
         try:
             journal.migrate("journal", _STEPS)
         except BaseException:
@@ -144,12 +140,12 @@ class Journal:
             OperatorError: the file is damaged, or was written by a newer release.
         """
         try:
-            with _transaction(self.connection):
+            with sqlite.transaction(self.connection):
                 self.connection.execute(
                     "CREATE TABLE IF NOT EXISTS components (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
                 )
             while True:
-                with _transaction(self.connection):
+                with sqlite.transaction(self.connection):
                     row = self.connection.execute(
                         "SELECT version FROM components WHERE name = ?", (component,)
                     ).fetchone()
@@ -162,14 +158,14 @@ class Journal:
                         )
                     if version == len(steps):
                         return
-                    for statement in _statements(steps[version]):
+                    for statement in sqlite.statements(steps[version]):
                         self.connection.execute(statement)
                     self.connection.execute(
                         "INSERT INTO components VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET version = excluded.version",
                         (component, version + 1),
                     )
         except sqlite3.Error as error:
-            raise _told(self.path, error) from error
+            raise sqlite.told(self.path, error) from error
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -179,10 +175,10 @@ class Journal:
             OperatorError: the file is locked for too long, full or damaged.
         """
         try:
-            with _transaction(self.connection):
+            with sqlite.transaction(self.connection):
                 yield self.connection
         except sqlite3.Error as error:
-            raise _told(self.path, error) from error
+            raise sqlite.told(self.path, error) from error
 
     def record(self, events: Iterable[Event]) -> None:
         """Appends events, in one transaction."""
@@ -243,12 +239,12 @@ class Journal:
         """
         with self._lock:
             try:
-                with _transaction(self._background):
+                with sqlite.transaction(self._background):
                     since = self._move_spans(place, seen, at.timestamp())
                     self._insert(self._background, [event for event in events if not self._is_echo(event)])
                     return since
             except sqlite3.Error as error:
-                raise _told(self.path, error) from error
+                raise sqlite.told(self.path, error) from error
 
     def last_states(self, place: tuple[str, str]) -> dict[str, str]:
         """Name -> state of the requests of a (project, zone) when they were last seen. For any thread."""
@@ -260,7 +256,7 @@ class Journal:
                     )
                 )
             except sqlite3.Error as error:
-                raise _told(self.path, error) from error
+                raise sqlite.told(self.path, error) from error
 
     def timeline(self, key: tuple[str, str, str]) -> list[StateSpan]:
         """The states of a request in order; of a name that was used again, only those of the newest request."""
@@ -293,7 +289,7 @@ class Journal:
         try:
             return self.connection.execute(query, tuple(values)).fetchall()
         except sqlite3.Error as error:
-            raise _told(self.path, error) from error
+            raise sqlite.told(self.path, error) from error
 
     def _insert(self, connection: sqlite3.Connection, events: Iterable[Event]) -> None:
         connection.executemany(
@@ -394,61 +390,5 @@ class Journal:
         return since
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-def _statements(script: str) -> Iterator[str]:
-    """The statements of a script: `executescript` would commit in their midst."""
-    statement = ""
-    for piece in script.split(";"):
-        statement += piece + ";"
-        if sqlite3.complete_statement(statement):
-            if statement.strip(" \n;"):
-                yield statement
-            statement = ""
-
-
 def _time(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)
-
-
-def _told(path: Path, error: Exception) -> OperatorError:
-    text = str(error)
-    if isinstance(error, OSError):
-        return OperatorError(
-            f"The journal {path} can't be opened: {error.strerror or error}.",
-            "Make its folder writable, or set XDG_STATE_HOME to another.",
-        )
-    if "locked" in text:
-        return OperatorError(
-            f"The journal {path} is held by another program.",
-            "Close the other slicetower, then try again.",
-            exit_code=ExitCode.UNREACHABLE,
-            raw=text,
-        )
-    if "full" in text or "disk I/O" in text:
-        return OperatorError(f"The journal {path} can't be written: the disk is full.", "Free some space.", raw=text)
-    return OperatorError(
-        f"The journal {path} is damaged: {text}.",
-        "Move the file away (keep it if its history matters) and start again: a new one is made.",
-        raw=text,
-    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from backend.context import Context, Paths, paths
 from backend.journal import Journal
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 STOP_TIMEOUT_S = 5.0
 """For each part to end when the tower closes."""
+
+
+class Closing(Protocol):
+    """A part that has to be closed."""
+
+    async def close(self) -> None: ...
 
 
 class Tower:
@@ -117,16 +123,18 @@ class Tower:
         self.watch.note(event)
 
     async def close(self) -> None:
-        """Closes what was made, the journal last."""
+        """Closes what was made, the journal last, whatever fails on the way."""
         made = self.__dict__
-        try:
-            if "runs" in made:
-                await self.runs.close()
-            if "pool" in made:
-                await self.pool.close()
-            if "client" in made:
-                async with asyncio.timeout(STOP_TIMEOUT_S):
-                    await self.client.close()
-        finally:
+        async with AsyncExitStack() as stack:
             if "journal" in made:
-                self.journal.close()
+                stack.callback(self.journal.close)
+            for name in ("client", "pool", "runs"):
+                if name in made:
+                    stack.push_async_callback(_closed, made[name])
+
+
+async def _closed(part: Closing) -> None:
+    """A part that does not close in time is left to the end of the process."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await part.close()

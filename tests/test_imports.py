@@ -40,7 +40,9 @@ def loaded(action: str, home: Path, modules: tuple[str, ...] = HEAVY) -> set[str
     return set(done.stdout.rsplit("loaded:", 1)[1].split())
 
 
-@pytest.mark.parametrize("arguments", [["locate"], ["--help"], ["fleet", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["locate"], ["--help"], ["qr", "list", "--help"], ["fleet", "--help"], ["doctor", "--help"]]
+)
 def test_help_and_plain_verbs_import_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
     assert loaded(RUN.format(arguments=arguments), tmp_path) == set()
 

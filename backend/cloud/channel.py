@@ -119,6 +119,8 @@ class Channel:
         try:
             answer: bytes = await stub(payload, timeout=timeout_s, metadata=metadata)
         except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+                self._credentials.refused()
             trailing: Any = error.trailing_metadata() or ()
             raise explain(
                 error.code().value[0],
@@ -206,6 +208,8 @@ class Channel:
             raise explain(_DEADLINE_EXCEEDED, text, action=action, subject=subject) from error
         except aiohttp.ClientError as error:
             raise explain(_UNAVAILABLE, str(error), action=action, subject=subject) from error
+        if status == 401:
+            self._credentials.refused()
         if status >= 300:
             raise from_http(status, content, action=action, subject=subject)
         try:

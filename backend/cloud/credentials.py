@@ -17,12 +17,19 @@ class Credentials(Protocol):
 
     async def headers(self) -> dict[str, str]: ...
 
+    def refused(self) -> None:
+        """The service did not accept the last headers."""
+        ...
+
 
 class NoCredentials:
     """For a private endpoint that asks for none."""
 
     async def headers(self) -> dict[str, str]:
         return {}
+
+    def refused(self) -> None:
+        """There is nothing to renew."""
 
 
 class ApplicationDefaultCredentials:
@@ -31,6 +38,11 @@ class ApplicationDefaultCredentials:
     def __init__(self) -> None:
         self._found: Any = None
         self._lock = asyncio.Lock()
+        self._refused = False
+
+    def refused(self) -> None:
+        """Renews the token before the next call, although it has not expired by this machine's clock."""
+        self._refused = True
 
     async def headers(self) -> dict[str, str]:
         """The authorization header, with a token that is valid now.
@@ -39,8 +51,9 @@ class ApplicationDefaultCredentials:
             OperatorError: there are no credentials, or they can't be renewed; names the curing command.
         """
         async with self._lock:
-            if self._found is None or not self._found.valid:
+            if self._found is None or not self._found.valid or self._refused:
                 await self._renew()
+                self._refused = False
             headers = {"authorization": f"Bearer {self._found.token}"}
             quota_project = getattr(self._found, "quota_project_id", None)
             if quota_project:
@@ -52,7 +65,7 @@ class ApplicationDefaultCredentials:
 
         try:
             async with asyncio.timeout(REFRESH_TIMEOUT_S):
-                self._found = await asyncio.to_thread(_renewed, self._found)
+                self._found = await asyncio.to_thread(_renewed, self._found, self._refused)
         except TimeoutError as error:
             raise OperatorError(
                 f"The credentials could not be renewed within {REFRESH_TIMEOUT_S:.0f} s.",
@@ -79,13 +92,13 @@ class ApplicationDefaultCredentials:
             ) from error
 
 
-def _renewed(found: Any) -> Any:
+def _renewed(found: Any, refused: bool) -> Any:
     """Finds credentials where there are none yet, and refreshes them; blocks on files and network."""
     import google.auth
     from google.auth.transport.requests import Request
 
     if found is None:
         found, _ = google.auth.default(scopes=SCOPES)
-    if not found.valid:
+    if refused or not found.valid:
         found.refresh(Request())
     return found

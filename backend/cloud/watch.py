@@ -19,16 +19,14 @@ from typing import Protocol, TypeVar
 
 from backend.cloud.changes import Look, changes, changes_while_away
 from backend.cloud.convert import join, natural
-from backend.cloud.errors import CloudError
+from backend.cloud.pace import JITTER, LIVELY_S, Zone
 from backend.context import Context
 from backend.journal import Journal
 from backend.model import (
     Event,
     EventKind,
     Fleet,
-    NodeState,
     QueuedResource,
-    QueuedResourceState,
     Slice,
     StateSince,
     ZonePoll,
@@ -39,22 +37,6 @@ from backend.sanitize import plain
 T = TypeVar("T")
 Key = tuple[str, str, str]
 
-FAST_S = 1.0
-"""Between polls while something has just moved, or after `poke`."""
-MOVING_S = 2.0
-"""While something is on its way."""
-WAITING_S = 5.0
-"""While requests wait for capacity, or something has been on its way for long without a change."""
-SLOW_S = 10.0
-"""While nothing moves."""
-JITTER = 0.15
-"""Part of each pause that is left to chance, so that many consoles don't poll in step."""
-LIVELY_S = 20.0
-"""After a change, polls stay fast for this long."""
-PATIENCE_S = 300.0
-"""After this long without a change, a moving fleet is polled no faster than a waiting one."""
-FIRST_BACK_OFF_S, MOST_BACK_OFF_S = 2.0, 60.0
-"""After failed polls: doubled each time."""
 LEAST_GAP_S = 0.5
 """Between two polls of a zone, whatever is poked."""
 POLL_TIMEOUT_S = 60.0
@@ -62,17 +44,6 @@ POLL_TIMEOUT_S = 60.0
 POLL_ATTEMPTS = 2
 """Tries of each list call within a poll: the back-off does the rest."""
 EVENTS_KEPT = 2000
-
-_MOVING_STATES = frozenset(
-    {
-        QueuedResourceState.CREATING,
-        QueuedResourceState.ACCEPTED,
-        QueuedResourceState.PROVISIONING,
-        QueuedResourceState.SUSPENDING,
-        QueuedResourceState.DELETING,
-    }
-)
-_RESTING_NODES = frozenset({NodeState.READY, NodeState.STOPPED, NodeState.PREEMPTED, NodeState.TERMINATED})
 
 
 class Lister(Protocol):
@@ -91,47 +62,6 @@ def now_utc() -> datetime:
     return datetime.now(UTC)
 
 
-class _Zone:
-    """What is known of one (project, zone), and when to look again."""
-
-    def __init__(self, project: str, zone: str) -> None:
-        self.place = (project, zone)
-        self.look = Look(project, zone, (), ())
-        self.since: dict[Key, StateSince] = {}
-        self.poll = ZonePoll(project, zone)
-        self.polled = False
-        self.error: OperatorError | None = None
-        self.wake = asyncio.Event()
-        self.lock = asyncio.Lock()
-        self.polled_at = 0.0
-        self.changed_at = 0.0
-        self.fast_until = 0.0
-
-    def pause_s(self, now: float) -> float:
-        """Seconds until the next poll, without jitter."""
-        if self.poll.failures:
-            back_off = min(FIRST_BACK_OFF_S * 2.0 ** (self.poll.failures - 1), MOST_BACK_OFF_S)
-            return max(back_off, self.asked_to_wait_s)
-        if now < self.fast_until or now - self.changed_at < LIVELY_S:
-            return FAST_S
-        states = {item.state for item in self.look.queued_resources}
-        nodes = {each.state for item in self.look.queued_resources for each in item.slices}
-        nodes |= {each.state for each in self.look.standalone}
-        if states & _MOVING_STATES or nodes - _RESTING_NODES:
-            return MOVING_S if now - self.changed_at < PATIENCE_S else WAITING_S
-        return WAITING_S if QueuedResourceState.WAITING_FOR_RESOURCES in states else SLOW_S
-
-    @property
-    def asked_to_wait_s(self) -> float:
-        """What the service's RetryInfo asked for; 0 where it did not."""
-        return (self.error.retry_after_s or 0.0) if isinstance(self.error, CloudError) else 0.0
-
-    @property
-    def will_not_mend(self) -> bool:
-        """Whether the last poll failed for a reason that waiting does not change."""
-        return self.error is not None and not (isinstance(self.error, CloudError) and self.error.transient)
-
-
 class FleetWatch:
     """Watches all places of a context. Read `fleet` and `events` at any time; nothing here touches a screen."""
 
@@ -146,7 +76,7 @@ class FleetWatch:
         self._client = client
         self._journal = journal
         self._clock = clock
-        self._zones = [_Zone(project, zone) for project, zone in context.places]
+        self._zones = [Zone(project, zone) for project, zone in context.places]
         self._fleet = Fleet(polls=tuple(zone.poll for zone in self._zones))
         self._running = False
         self._news = asyncio.Event()
@@ -241,7 +171,7 @@ class FleetWatch:
         """Shows an event that was made elsewhere (an action of the operator); the journal is the caller's."""
         self._add([event])
 
-    async def _watch(self, zone: _Zone) -> None:
+    async def _watch(self, zone: Zone) -> None:
         while True:
             await self._poll(zone, attempts=POLL_ATTEMPTS)
             started = monotonic()
@@ -254,7 +184,7 @@ class FleetWatch:
             if least > 0:
                 await asyncio.sleep(least)
 
-    async def _poll(self, zone: _Zone, *, attempts: int | None) -> None:
+    async def _poll(self, zone: Zone, *, attempts: int | None) -> None:
         """One poll of one zone; an error becomes the zone's, and leaves its rows as they were."""
         async with zone.lock:
             try:
@@ -268,7 +198,7 @@ class FleetWatch:
             else:
                 await self._succeeded(zone, queued, nodes)
 
-    async def _list(self, zone: _Zone, attempts: int | None) -> tuple[list[QueuedResource], list[Slice]]:
+    async def _list(self, zone: Zone, attempts: int | None) -> tuple[list[QueuedResource], list[Slice]]:
         queued, nodes = await asyncio.gather(
             self._client.list_queued_resources(*zone.place, attempts=attempts),
             self._client.list_nodes(*zone.place, attempts=attempts),
@@ -280,7 +210,7 @@ class FleetWatch:
             raise nodes
         return queued, nodes
 
-    def _failed(self, zone: _Zone, error: OperatorError) -> None:
+    def _failed(self, zone: Zone, error: OperatorError) -> None:
         first = zone.poll.failures == 0
         zone.error = error
         zone.polled = True
@@ -291,7 +221,7 @@ class FleetWatch:
             self._add([self._zone_event(zone, zone.poll.error)])
         self._publish()
 
-    async def _succeeded(self, zone: _Zone, queued: list[QueuedResource], nodes: list[Slice]) -> None:
+    async def _succeeded(self, zone: Zone, queued: list[QueuedResource], nodes: list[Slice]) -> None:
         at = self._clock()
         look = await self._joined(zone, queued, nodes)
         if zone.poll.last_good_at is not None:
@@ -311,7 +241,7 @@ class FleetWatch:
         self._add(events)
         self._publish()
 
-    async def _joined(self, zone: _Zone, queued: list[QueuedResource], nodes: list[Slice]) -> Look:
+    async def _joined(self, zone: Zone, queued: list[QueuedResource], nodes: list[Slice]) -> Look:
         """The join, with the objects of the last look where nothing changed."""
         joined, standalone = join(queued, nodes)
         await asyncio.sleep(0)
@@ -325,7 +255,7 @@ class FleetWatch:
             standalone = zone.look.standalone
         return Look(*zone.place, kept, standalone)
 
-    async def _away(self, zone: _Zone, look: Look, at: datetime) -> list[Event]:
+    async def _away(self, zone: Zone, look: Look, at: datetime) -> list[Event]:
         """What happened since anybody looked, at the first poll of this console."""
         if self._journal is None:
             return []
@@ -336,7 +266,7 @@ class FleetWatch:
             return []
         return changes_while_away(states, look, at)
 
-    async def _since(self, zone: _Zone, look: Look, events: list[Event], at: datetime) -> dict[Key, StateSince]:
+    async def _since(self, zone: Zone, look: Look, events: list[Event], at: datetime) -> dict[Key, StateSince]:
         if self._journal is None:
             return _remembered(zone, look, at)
         try:
@@ -353,7 +283,7 @@ class FleetWatch:
             self._add([Event(self._clock(), EventKind.ERROR, text=plain(error.what))])
         self._journal_failed = True
 
-    def _zone_event(self, zone: _Zone, text: str) -> Event:
+    def _zone_event(self, zone: Zone, text: str) -> Event:
         return Event(self._clock(), EventKind.ERROR, *zone.place, subject=zone.place[1], text=plain(text))
 
     def _add(self, events: list[Event]) -> None:
@@ -378,7 +308,7 @@ class FleetWatch:
         self._news = asyncio.Event()
 
 
-def _remembered(zone: _Zone, look: Look, at: datetime) -> dict[Key, StateSince]:
+def _remembered(zone: Zone, look: Look, at: datetime) -> dict[Key, StateSince]:
     """Since when, without a journal: what this console saw change, else a lower bound."""
     old = {item.key: item for item in zone.look.queued_resources}
     since = {}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -173,12 +174,105 @@ class FixedCredentials:
     async def headers(self) -> dict[str, str]:
         return {"authorization": "Bearer not-a-real-token"}
 
+    def refused(self) -> None:
+        return
+
 
 async def test_credentials_travel_with_each_call(cloud: FakeCloud) -> None:
     client = CloudClient(cloud.context(), credentials=FixedCredentials())
     await client.list_nodes("p", "z")
     assert cloud.metadata["authorization"] == "Bearer not-a-real-token"
     await client.close()
+
+
+@pytest.fixture
+async def token_server(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, Any]]:
+    """An OAuth token endpoint on this machine, and a made-up service account that asks it."""
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    state: dict[str, Any] = {"asked": 0, "status": 200}
+
+    async def token(request: web.Request) -> web.Response:
+        state["asked"] += 1
+        if state["status"] != 200:
+            return web.json_response({"error": "invalid_grant"}, status=state["status"])
+        answer = {"access_token": f"token-{state['asked']}", "expires_in": 3600, "token_type": "Bearer"}
+        return web.json_response(answer)
+
+    application = web.Application()
+    application.router.add_post("/token", token)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    account = {
+        "type": "service_account",
+        "client_email": "nobody@example.invalid",
+        "private_key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+        "private_key_id": "1",
+        "token_uri": f"http://127.0.0.1:{port}/token",
+        "project_id": "p",
+    }
+    file = tmp_path / "account.json"
+    file.write_text(json.dumps(account))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    yield state
+    await runner.cleanup()
+
+
+async def test_a_token_is_kept_until_the_service_refuses_it(cloud: FakeCloud, token_server: dict[str, Any]) -> None:
+    client = CloudClient(cloud.context(), credentials=ApplicationDefaultCredentials())
+    await asyncio.gather(*(client.list_nodes("p", "z") for _ in range(5)))
+    assert cloud.metadata["authorization"] == "Bearer token-1"
+    cloud.fail("ListNodes", grpc.StatusCode.UNAUTHENTICATED, "expired", times=1)
+    with pytest.raises(CloudError):
+        await client.list_nodes("p", "z")
+    await client.list_nodes("p", "z")
+    assert cloud.metadata["authorization"] == "Bearer token-2"
+    assert token_server["asked"] == 2
+    await client.close()
+
+
+async def test_revoked_credentials_name_the_curing_command(cloud: FakeCloud, token_server: dict[str, Any]) -> None:
+    token_server["status"] = 400
+    client = CloudClient(cloud.context(), credentials=ApplicationDefaultCredentials())
+    with pytest.raises(OperatorError) as caught:
+        await client.list_nodes("p", "z")
+    assert "expired or were revoked" in caught.value.what
+    assert "gcloud auth application-default login" in caught.value.cure
+    assert cloud.calls["ListNodes"] == 0
+    await client.close()
+
+
+async def test_an_answer_that_is_no_message_is_an_error_not_an_empty_list(cloud: FakeCloud) -> None:
+    for data in (b"\x0a\x05\xff\xff\xff\xff\xff", b"\x0a\x7f"):
+        client = CloudClient(cloud.context())
+
+        async def torn(*arguments: object, data: bytes = data, **options: object) -> bytes:
+            return data
+
+        client._channel.call = torn  # type: ignore[method-assign]
+        with pytest.raises(OperatorError, match="can't be read") as caught:
+            await client.list_nodes("p", "z")
+        assert caught.value.exit_code == ExitCode.CLOUD
+        await client.close()
+
+
+async def test_guest_attributes_that_are_switched_off_are_no_keys_but_a_gone_node_is_an_error(
+    cloud: FakeCloud, client: CloudClient
+) -> None:
+    raw = raw_node("a-0")
+    cloud.nodes[parent()] = [raw]
+    cloud.fail("GetGuestAttributes", grpc.StatusCode.NOT_FOUND, "no guest attributes")
+    assert await client.host_keys(node(raw, "p", "z")) == {}
+    cloud.nodes.clear()
+    with pytest.raises(CloudError) as caught:
+        await client.host_keys(node(raw, "p", "z"))
+    assert caught.value.kind is ErrorKind.NOT_FOUND
 
 
 async def test_a_create_carries_its_request_id_and_every_slice(cloud: FakeCloud, client: CloudClient) -> None:
@@ -291,10 +385,8 @@ async def rest(cloud: FakeCloud) -> AsyncIterator[tuple[CloudClient, list[web.Re
     application.router.add_route("*", "/{path:.*}", handle)
     runner = web.AppRunner(application)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    assert site._server is not None
-    port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
     context = cloud.context()
     object.__setattr__(context, "rest_endpoint", f"http://127.0.0.1:{port}")
     client = CloudClient(context, credentials=FixedCredentials())

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from backend.cloud import channel, watch
+from backend.cloud import channel, pace, watch
 from backend.cloud.client import CloudClient
 from backend.cloud.watch import FleetWatch
 from backend.journal import Journal
@@ -24,9 +24,10 @@ BOUND_S = 20.0
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rules, in shorter time."""
     monkeypatch.setattr(channel, "FIRST_PAUSE_S", 0.001)
-    for name in ("FAST_S", "MOVING_S", "WAITING_S", "SLOW_S", "FIRST_BACK_OFF_S", "LEAST_GAP_S"):
-        monkeypatch.setattr(watch, name, 0.01)
-    monkeypatch.setattr(watch, "MOST_BACK_OFF_S", 0.05)
+    for name in ("FAST_S", "MOVING_S", "WAITING_S", "SLOW_S", "FIRST_BACK_OFF_S"):
+        monkeypatch.setattr(pace, name, 0.01)
+    monkeypatch.setattr(pace, "MOST_BACK_OFF_S", 0.05)
+    monkeypatch.setattr(watch, "LEAST_GAP_S", 0.01)
 
 
 @pytest.fixture
@@ -163,34 +164,34 @@ async def test_the_pause_that_the_service_asks_for_is_kept_even_when_poked(cloud
 
 def test_the_pace_follows_what_moves_and_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("FAST_S", 1.0), ("MOVING_S", 2.0), ("WAITING_S", 5.0), ("SLOW_S", 10.0)):
-        monkeypatch.setattr(watch, name, value)
-    monkeypatch.setattr(watch, "FIRST_BACK_OFF_S", 2.0)
-    monkeypatch.setattr(watch, "MOST_BACK_OFF_S", 60.0)
+        monkeypatch.setattr(pace, name, value)
+    monkeypatch.setattr(pace, "FIRST_BACK_OFF_S", 2.0)
+    monkeypatch.setattr(pace, "MOST_BACK_OFF_S", 60.0)
     from dataclasses import replace
 
     from backend.cloud.changes import Look
     from backend.model import QueuedResource, ZonePoll
 
-    zone = watch._Zone("p", "z")
+    zone = pace.Zone("p", "z")
     now = 10_000.0
 
-    def pace(state: str, *, changed_s_ago: float = 1000.0) -> float:
+    def pause(state: str, *, changed_s_ago: float = 1000.0) -> float:
         zone.look = Look("p", "z", (QueuedResource("p", "z", "a", state),), ())
         zone.changed_at = now - changed_s_ago
         return zone.pause_s(now)
 
-    assert [pace(state) for state in ("ACTIVE", "FAILED", "SUSPENDED")] == [10.0, 10.0, 10.0]
-    assert pace("WAITING_FOR_RESOURCES") == 5.0
-    assert pace("PROVISIONING", changed_s_ago=100) == 2.0
-    assert pace("PROVISIONING", changed_s_ago=1000) == 5.0
-    assert pace("ACTIVE", changed_s_ago=3) == 1.0
+    assert [pause(state) for state in ("ACTIVE", "FAILED", "SUSPENDED")] == [10.0, 10.0, 10.0]
+    assert pause("WAITING_FOR_RESOURCES") == 5.0
+    assert pause("PROVISIONING", changed_s_ago=100) == 2.0
+    assert pause("PROVISIONING", changed_s_ago=1000) == 5.0
+    assert pause("ACTIVE", changed_s_ago=3) == 1.0
     zone.fast_until = now + 1
-    assert pace("ACTIVE") == 1.0
-    paces = []
+    assert pause("ACTIVE") == 1.0
+    pauses = []
     for failures in range(1, 9):
         zone.poll = replace(ZonePoll("p", "z"), failures=failures)
-        paces.append(zone.pause_s(now))
-    assert paces == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+        pauses.append(zone.pause_s(now))
+    assert pauses == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
 
 
 async def test_since_is_a_bound_for_what_was_there_and_true_for_what_was_seen(
@@ -318,8 +319,8 @@ async def test_waiting_ends_at_once_when_waiting_cannot_help(cloud: FakeCloud) -
 
 
 async def test_a_minute_of_failures_is_not_hammered(cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "FIRST_BACK_OFF_S", 0.2)
-    monkeypatch.setattr(watch, "MOST_BACK_OFF_S", 60.0)
+    monkeypatch.setattr(pace, "FIRST_BACK_OFF_S", 0.2)
+    monkeypatch.setattr(pace, "MOST_BACK_OFF_S", 60.0)
     cloud.fail("ListQueuedResources", grpc.StatusCode.UNAVAILABLE, "try later")
     async with watching(cloud) as made:
         await until(made, lambda fleet: fleet.polls[0].failures == 4)
