@@ -46,6 +46,8 @@ class Simulator:
     rest: str
     """URL without a path."""
     ssh_port: int
+    background: tuple[asyncio.Task[None], ...]
+    """What keeps the world going: none of them may end while it is served."""
 
     def ready_line(self) -> str:
         """The one JSON line of `sim serve` (design, section 6)."""
@@ -88,6 +90,7 @@ async def running(
             f"127.0.0.1:{grpc_port}",
             f"http://127.0.0.1:{rest_port}",
             ssh_port,
+            tuple(group),
         )
         written = {
             simulator.context_file: _context(simulator, scenario),
@@ -107,9 +110,7 @@ async def _background() -> AsyncIterator[list[asyncio.Task[None]]]:
     finally:
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def keep_time(agenda: Agenda) -> None:
@@ -147,12 +148,16 @@ async def serve(
         loop.add_signal_handler(number, stop.set)
     async with running(directory, scenario, speed=speed, seed=seed) as simulator:
         announce(simulator.ready_line())
-        while not stop.is_set():
-            if parent is not None and os.getppid() != parent:
+        stopped = asyncio.create_task(stop.wait())
+        poll_s = PARENT_POLL_S if parent is not None else None
+        while parent is None or os.getppid() == parent:
+            await asyncio.wait({stopped, *simulator.background}, timeout=poll_s, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done():
                 break
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PARENT_POLL_S if parent is not None else None):
-                    await stop.wait()
+            for task in simulator.background:
+                if task.done():
+                    task.result()
+        stopped.cancel()
 
 
 def _prepared(directory: Path) -> Path:

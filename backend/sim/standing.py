@@ -75,8 +75,13 @@ def _bring_to_state(world: World, request: Request, item: StandingRequest, templ
         default = len(request.node_ids) if item.state == State.ACTIVE else 0
         ready = default if item.ready_slices is None else item.ready_slices
         _slices(world, request, item, ready, template)
-    elif item.state == State.CREATING or item.state == State.ACCEPTED:
-        requests.queue(world, request)
+    elif item.state in (State.CREATING, State.ACCEPTED):
+        delay = world.spread(world.delays.accepted)
+        request.expect(world.agenda.after(delay, lambda: requests.queue(world, request)))
+    elif item.state == State.SUSPENDING:
+        requests.suspend(world, request, "SERVICE")
+    elif item.state == State.DELETING:
+        request.expect(world.agenda.after(world.delays.deleting, lambda: requests.forget(world, request)))
     elif item.state == State.WAITING_FOR_RESOURCES:
         request.queued_from = world.now
         request.expect(world.agenda.at(world.now, lambda: requests.allot(world)))

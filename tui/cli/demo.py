@@ -60,7 +60,8 @@ def simulator(directory: Path, options: list[str]) -> Iterator[Path]:
     log = directory / "simulator.log"
     root = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
-    command = [sys.executable, "-m", "tui.cli.main", "sim", "serve", "--dir", str(directory), "--exit-with-parent"]
+    command = [sys.executable, "-m", "tui.cli.main", "sim", "serve", "--dir", str(directory)]
+    command += ["--exit-with-parent", str(os.getpid())]
     with open(log, "w", encoding="utf-8") as errors:
         process = subprocess.Popen(
             [*command, *options],

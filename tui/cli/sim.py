@@ -28,7 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"{', '.join(packaged())}, or a TOML file (default: default)",
     )
-    serve.add_argument("--exit-with-parent", action="store_true", help="end when the process that started it is gone")
+    serve.add_argument(
+        "--exit-with-parent",
+        type=int,
+        nargs="?",
+        const=0,
+        metavar="PID",
+        help="end when the process that started it is gone (PID: its own, if it may die before this one is up)",
+    )
     inject = verbs.add_parser("inject", help="bring a fault about")
     inject.add_argument("--dir", required=True, type=Path, metavar="DIR", help="the folder of the simulator")
     kinds = inject.add_subparsers(dest="fault", required=True, metavar="FAULT")
@@ -63,7 +70,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     if not 0 < arguments.speed <= FASTEST:
         raise OperatorError(f"The speed must be above 0 and at most {FASTEST:g}, and is {arguments.speed:g}.")
     loaded = scenario.load(arguments.scenario)
-    parent = os.getppid() if arguments.exit_with_parent else None
+    parent = None if arguments.exit_with_parent is None else arguments.exit_with_parent or os.getppid()
     work = served.serve(
         arguments.dir,
         loaded,

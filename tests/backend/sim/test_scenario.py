@@ -70,3 +70,29 @@ def test_own_delays_and_standing_nodes_are_taken(tmp_path: Path) -> None:
     world.create("a")
     world.advance(110)
     assert world.state("a") == "ACTIVE"
+
+
+@pytest.mark.parametrize(
+    ("state", "end"),
+    [("CREATING", "ACTIVE"), ("ACCEPTED", "ACTIVE"), ("SUSPENDING", "SUSPENDED"), ("PROVISIONING", "ACTIVE")],
+)
+def test_what_stands_in_a_passing_state_goes_on_from_there(state: str, end: str) -> None:
+    text = (
+        "[[zones]]\nname = 'us-west4-a'\ncapacity = { v5litepod = 64 }\n"
+        f"[[requests]]\nid = 'a'\nzone = 'us-west4-a'\naccelerator_type = 'v5litepod-16'\nstate = '{state}'\n"
+    )
+    world = Turned(scenario.parse(text, "passing", "test"))
+    assert world.state("a") == state
+    world.advance(1000)
+    assert world.state("a") == end
+
+
+def test_a_request_that_stands_in_deleting_goes() -> None:
+    text = (
+        "[[zones]]\nname = 'us-west4-a'\ncapacity = { v5litepod = 64 }\n"
+        "[[requests]]\nid = 'a'\nzone = 'us-west4-a'\naccelerator_type = 'v5litepod-16'\nstate = 'DELETING'\n"
+    )
+    world = Turned(scenario.parse(text, "passing", "test"))
+    assert world.state("a") == "DELETING"
+    world.advance(1000)
+    assert not world.world.requests
