@@ -192,6 +192,16 @@ def _down(world: World, values: Values) -> str:
     return f"{len(found)} workers are dead, and the service has not noticed."
 
 
+def _reboot(world: World, values: Values) -> str:
+    found = set(targets.find_addresses(world, str(values["target"])))
+    for node in targets.find_nodes(world, str(values["target"])):
+        for address in node.addresses:
+            if address in found:
+                world.machines.power_off(address, wipe=False)
+                world.machines.boot(address, node.startup_script)
+    return f"{len(found)} workers rebooted, and the service has not noticed."
+
+
 def _slow(world: World, values: Values) -> str:
     method, delay = str(values["method"]), float(values["seconds"])
     until = world.now + values["for"] if values["for"] is not None else None
@@ -328,6 +338,7 @@ _ALL = (
         (_TARGET, Argument("--off", "accept again", bool, False)),
         _refuse,
     ),
+    Fault("reboot", "workers that reboot under a READY node", (_TARGET,), _reboot),
     Fault("down", "kill workers under a READY node", (_TARGET,), _down),
     Fault(
         "slow",

@@ -17,6 +17,8 @@ ORDER_LIMIT_S = 60.0
 """One order to one machine; killing what will not die gives up long before."""
 ORDERS_AT_ONCE = 256
 
+Order = Callable[[], Coroutine[Any, Any, None]]
+
 
 class HostedMachines:
     """Machines of a WorkerHost. `run` has to run for as long as the world lives."""
@@ -24,35 +26,41 @@ class HostedMachines:
     def __init__(self, host: WorkerHost) -> None:
         self._host = host
         self._specs: dict[str, SimWorker] = {}
-        self._orders: deque[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = deque()
+        self._orders: dict[str, deque[Order]] = {}
+        """Orders that are left, by address; an address stands here for as long as somebody carries them out."""
+        self._new: list[str] = []
+        """Addresses that nobody works for yet."""
         self._wake = asyncio.Event()
         self._at_once = asyncio.Semaphore(ORDERS_AT_ONCE)
 
     async def run(self) -> None:
         """Carries out orders until it is cancelled: those to one address one after the other, others side by side."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._orders:
-                batch: dict[str, list[Callable[[], Coroutine[Any, Any, None]]]] = {}
-                while self._orders:
-                    address, order = self._orders.popleft()
-                    batch.setdefault(address, []).append(order)
-                async with asyncio.TaskGroup() as group:
-                    for address, orders in batch.items():
-                        group.create_task(self._carry_out(address, orders))
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                addresses, self._new = self._new, []
+                for address in addresses:
+                    group.create_task(self._work_for(address))
 
-    async def _carry_out(self, address: str, orders: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    async def _work_for(self, address: str) -> None:
+        orders = self._orders[address]
         async with self._at_once:
-            for order in orders:
+            while orders:
+                order = orders.popleft()
                 try:
                     async with asyncio.timeout(ORDER_LIMIT_S):
                         await order()
                 except (OperatorError, TimeoutError, OSError) as error:
                     print(f"simulated worker {address}: {error}", file=sys.stderr, flush=True)
+        del self._orders[address]
 
-    def _order(self, address: str, order: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._orders.append((address, order))
+    def _order(self, address: str, order: Order) -> None:
+        if address in self._orders:
+            self._orders[address].append(order)
+            return
+        self._orders[address] = deque([order])
+        self._new.append(address)
         self._wake.set()
 
     def add(self, machine: Machine) -> None:

@@ -95,6 +95,16 @@ def test_a_fault_of_workers_reaches_exactly_those_that_are_named(fault: str, don
         assert world.node("a-1")["state"] == "READY"
 
 
+def test_a_reboot_runs_the_startup_script_of_its_worker_again() -> None:
+    world = Turned()
+    world.active("a", startup_script="echo up")
+    address = world.node("a-1")["networkEndpoints"][3]["ipAddress"]
+    world.machines.scripts.clear()
+    inject(world, "reboot", target="a/1/3")
+    assert world.machines.scripts == [(address, "echo up")]
+    assert len(world.machines.running) == 8
+
+
 async def test_errors_and_delays_hold_for_their_calls_and_no_longer() -> None:
     world = Turned()
     inject(world, "error", method="List*", code="UNAVAILABLE", text="Internal error. Please try again", count=2)
