@@ -118,7 +118,9 @@ def create_flags(request: CreateRequest, *, alpha: bool) -> list[str]:
     for item in request.network_configs:
         pairs = [("network", item.network), ("subnetwork", item.subnetwork)]
         words = [(key, value) for key, value in pairs if value]
-        add("network-config", join_pairs([*words, ("external-ips", str(item.external_ips).lower())]))
+        # Without the key they are internal; gcloud 528 reads external-ips=false as true.
+        external = [("external-ips", "true")] if item.external_ips else []
+        add("network-config", join_pairs([*words, *external]))
     add("range", request.cidr_range)
     add("tags", join_list(request.tags) if request.tags else "")
     add("service-account", request.service_account)
