@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from backend.cloud.advice import advice
 from backend.context import Context, load_context
-from backend.model import DEAD_STATES, WAITING_STATES, Fleet, QueuedResource, Slice
+from backend.model import DEAD_STATES, WAITING_STATES, Fleet, Slice
 from backend.outcomes import ExitCode
 from backend.tower import Tower
 from tui.cli.output import add_format, duration, print_json, print_table, timestamp
@@ -80,7 +81,7 @@ def _print_table(context: Context, fleet: Fleet, now: datetime) -> None:
                 f"{item.workers_ready}/{item.workers_expected}" if item.slices else "",
                 _age(item.created_at, now),
                 f"{bound}{_age(since.at, now)}" if since is not None else "",
-                _note(item),
+                advice(item, since, now).text,
             ]
         )
     headers = ["NAME", "ZONE", "STATE", "SLICES", "TYPE", "TIER", "CHIPS", "WORKERS", "AGE"]
@@ -123,7 +124,7 @@ def _print_json(fleet: Fleet, now: datetime) -> None:
                 "created_at": timestamp(item.created_at),
                 "state_since": timestamp(since.at) if since is not None else None,
                 "state_since_is_lower_bound": since.is_lower_bound if since is not None else None,
-                "note": _note(item),
+                "note": advice(item, since, now).text,
                 "nodes": [_node(each) for each in item.slices],
             }
         )
@@ -144,23 +145,6 @@ def _node(each: Slice) -> dict[str, Any]:
             for worker in each.workers
         ],
     }
-
-
-def _note(item: QueuedResource) -> str:
-    if item.error is not None:
-        return item.error.message
-    if item.state in DEAD_STATES:
-        return "holds quota until it is deleted"
-    if item.state == "ACTIVE":
-        bad = [each for each in item.slices if not each.ready]
-        missing = item.slice_count - len(item.slices)
-        if missing > 0:
-            return f"{missing} of {item.slice_count} slices missing"
-        if bad:
-            health = bad[0].health if bad[0].state == "READY" else bad[0].state
-            return f"slice {bad[0].index} {health}" + (f" and {len(bad) - 1} more" if len(bad) > 1 else "")
-        return "ready"
-    return ""
 
 
 def _age(at: datetime | None, now: datetime) -> str:

@@ -41,7 +41,7 @@ async def test_the_fleet_is_one_table_of_requests_and_one_of_slices(tmp_path: Pa
     assert lines[0] == "fake (pretended): p, z; chips: active 32 · waiting 16 · dead 32"
     row = next(line for line in lines if line.startswith("train-a "))
     assert row.split()[:8] == ["train-a", "z", "ACTIVE", "2", "v5litepod-16", "spot", "32", "4/8"]
-    assert row.endswith("slice 1 REPAIRING")
+    assert row.endswith("slice 1: REPAIRING")
     assert ">= 0s" in row
     assert any(line.startswith("vm ") for line in lines)
     assert "\x1b" not in done.stdout
