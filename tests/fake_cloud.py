@@ -182,11 +182,15 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 @asynccontextmanager
-async def fake_cloud() -> AsyncIterator[FakeCloud]:
+async def fake_cloud(credentials: Any = None) -> AsyncIterator[FakeCloud]:
+    """A running one; with server credentials it speaks TLS."""
     fake = FakeCloud()
     server = grpc.aio.server(options=(("grpc.max_send_message_length", -1),))
     server.add_generic_rpc_handlers((_Handlers(fake),))
-    fake.endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    any_port = "127.0.0.1:0"
+    secure = credentials is not None
+    port = server.add_secure_port(any_port, credentials) if secure else server.add_insecure_port(any_port)
+    fake.endpoint = f"127.0.0.1:{port}"
     await server.start()
     try:
         yield fake

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 
 from backend.cloud.changes import Look
 from backend.cloud.errors import CloudError
@@ -50,7 +51,8 @@ class Zone:
         self.wake = asyncio.Event()
         self.lock = asyncio.Lock()
         self.polled_at = 0.0
-        self.changed_at = 0.0
+        self.changed_at = monotonic() - LIVELY_S
+        """When something last changed; at first, what moves is given the patience of something that just did."""
         self.fast_until = 0.0
 
     def pause_s(self, now: float) -> float:
@@ -60,10 +62,12 @@ class Zone:
             return max(back_off, self.asked_to_wait_s)
         if now < self.fast_until or now - self.changed_at < LIVELY_S:
             return FAST_S
-        states = {item.state for item in self.look.queued_resources}
-        nodes = {each.state for item in self.look.queued_resources for each in item.slices}
+        requests = self.look.queued_resources
+        states = {item.state for item in requests}
+        mending = any(item.state == QueuedResourceState.ACTIVE and not item.ready for item in requests)
+        nodes = {each.state for item in requests for each in item.slices}
         nodes |= {each.state for each in self.look.standalone}
-        if states & _MOVING_STATES or nodes - _RESTING_NODES:
+        if states & _MOVING_STATES or nodes - _RESTING_NODES or mending:
             return MOVING_S if now - self.changed_at < PATIENCE_S else WAITING_S
         return WAITING_S if QueuedResourceState.WAITING_FOR_RESOURCES in states else SLOW_S
 

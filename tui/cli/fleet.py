@@ -13,6 +13,7 @@ from backend.cloud.advice import advice
 from backend.context import Context, load_context
 from backend.model import DEAD_STATES, WAITING_STATES, Fleet, Slice
 from backend.outcomes import ExitCode
+from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, duration, print_json, print_table, timestamp
 
@@ -61,7 +62,7 @@ def totals(fleet: Fleet) -> dict[str, int]:
 def _print_table(context: Context, fleet: Fleet, now: datetime) -> None:
     label = f" ({context.label})" if context.label else ""
     chips = " · ".join(f"{kind} {count}" for kind, count in totals(fleet).items() if count)
-    print(f"{context.name}{label}: {context.project}, {' '.join(context.zones)}; chips: {chips or 'none'}")
+    print(plain(f"{context.name}{label}: {context.project}, {' '.join(context.zones)}; chips: {chips or 'none'}"))
     if not fleet.queued_resources and not fleet.standalone:
         print("No queued resources and no TPU VMs.")
         return

@@ -170,13 +170,14 @@ def test_the_pace_follows_what_moves_and_what_fails(monkeypatch: pytest.MonkeyPa
     from dataclasses import replace
 
     from backend.cloud.changes import Look
-    from backend.model import QueuedResource, ZonePoll
+    from backend.model import QueuedResource, Slice, Worker, ZonePoll
 
     zone = pace.Zone("p", "z")
     now = 10_000.0
 
     def pause(state: str, *, changed_s_ago: float = 1000.0) -> float:
-        zone.look = Look("p", "z", (QueuedResource("p", "z", "a", state),), ())
+        whole = (Slice("p", "z", "a-0", 0, "READY", workers=(Worker(0),)),)
+        zone.look = Look("p", "z", (QueuedResource("p", "z", "a", state, slices=whole),), ())
         zone.changed_at = now - changed_s_ago
         return zone.pause_s(now)
 
@@ -185,6 +186,9 @@ def test_the_pace_follows_what_moves_and_what_fails(monkeypatch: pytest.MonkeyPa
     assert pause("PROVISIONING", changed_s_ago=100) == 2.0
     assert pause("PROVISIONING", changed_s_ago=1000) == 5.0
     assert pause("ACTIVE", changed_s_ago=3) == 1.0
+    zone.look = Look("p", "z", (QueuedResource("p", "z", "a", "ACTIVE"),), ())
+    zone.changed_at = now - 100
+    assert zone.pause_s(now) == 2.0, "an ACTIVE request that lacks a slice is being mended"
     zone.fast_until = now + 1
     assert pause("ACTIVE") == 1.0
     pauses = []
