@@ -26,7 +26,7 @@ from asyncssh.channel import SSHChannel
 from backend.sim.processes import Child, SpawnError, when_readable, when_writable
 
 if TYPE_CHECKING:
-    from backend.sim.workers import Machine
+    from backend.sim.machine import Machine
 
 CHUNK = 64 * 1024
 """Bytes per read of a process's output."""

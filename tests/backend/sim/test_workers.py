@@ -290,3 +290,9 @@ async def test_taken_port_is_told(fleet: World) -> None:
 async def test_programs_find_the_interpreter_of_the_simulator(fleet: World) -> None:
     result = await fleet.run("python3 -c 'import sys; print(sys.prefix)'")
     assert result.stdout == f"{sys.prefix}\n".encode()
+
+
+async def test_own_name_is_told_even_if_the_interpreter_lies_beside_the_machines_hostname(fleet: World) -> None:
+    places = fleet.host.search_path.split(":")
+    assert places.index(str(fleet.host.directory / "bin")) < places.index(str(Path(sys.executable).parent))
+    assert (await fleet.run("command -v hostname")).stdout == f"{fleet.host.directory}/bin/hostname\n".encode()
