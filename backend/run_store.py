@@ -14,6 +14,7 @@ from backend.model import Event
 from backend.outcomes import OperatorError, Outcome
 from backend.run_model import RunRecord, RunRequest, RunState
 from backend.sanitize import plain
+from backend.ssh.scripts import storable
 from backend.targets import WorkerRef
 
 STEPS = (
@@ -104,12 +105,12 @@ class RunStore:
             record.id,
             record.context,
             record.request.kind,
-            record.request.title,
+            storable(record.request.title),
             record.state,
             _dump(record.request),
             record.remote_text,
             record.bundle_digest,
-            record.bundle_source,
+            storable(record.bundle_source),
             record.note,
             record.started_at.timestamp(),
             _seconds(record.ended_at),

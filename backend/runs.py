@@ -268,6 +268,7 @@ class RunManager:
             return run
         run = self._from_record(record, writable=True)
         if not run.request.supervised:
+            run.stopper = self._remote_stopper(run)
             self.active[run.id] = run
             self._settle(run)
             return run

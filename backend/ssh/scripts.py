@@ -72,7 +72,12 @@ def shown(
     hidden = "".join(f"export {name}=***; " for name in secrets)
     place = f'cd "{folder}" && ' if folder else ""
     command = f'exec "${{SHELL:-/bin/sh}}" -c {shlex.quote(" ".join(argv))}' if shell else f"exec {shlex.join(argv)}"
-    return f"{visible}{hidden}{place}{command}"
+    return storable(f"{visible}{hidden}{place}{command}")
+
+
+def storable(text: str) -> str:
+    """Bytes of an argument that are no UTF-8 as `\\xff`: what is shown and kept must be text."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def run(argv: Sequence[str], *, shell: bool, environment: Mapping[str, str], nonce: str, folder: str = "") -> bytes:
