@@ -25,7 +25,10 @@ CONTINUOUS_S = 90.0
 Longer than the slowest poll interval with its jitter and one failed poll."""
 
 ECHO_WINDOW = timedelta(seconds=45)
-"""Two consoles that watch one fleet see each change within a poll interval of each other."""
+"""Two consoles that watch one fleet see each change of a slice within a few polls of each other."""
+
+_TOLD_BY_SPANS = frozenset({EventKind.STATE, EventKind.APPEARED, EventKind.GONE})
+"""Events of requests: whoever moves the span records them, however late another console looks."""
 
 _STEPS = (
     """
@@ -240,8 +243,8 @@ class Journal:
         with self._lock:
             try:
                 with sqlite.transaction(self._background):
-                    since = self._move_spans(place, seen, at.timestamp())
-                    self._insert(self._background, [event for event in events if not self._is_echo(event)])
+                    since, moved = self._move_spans(place, seen, at.timestamp())
+                    self._insert(self._background, [event for event in events if self._is_news(event, moved)])
                     return since
             except sqlite3.Error as error:
                 raise sqlite.told(self.path, error) from error
@@ -311,8 +314,10 @@ class Journal:
             ],
         )
 
-    def _is_echo(self, event: Event) -> bool:
-        """Whether another console has just recorded the same."""
+    def _is_news(self, event: Event, moved: Collection[str]) -> bool:
+        """Whether no other console recorded the same: by the spans that moved, and for slices by what was just written."""
+        if event.kind in _TOLD_BY_SPANS:
+            return event.subject in moved
         at = event.at.timestamp()
         window = ECHO_WINDOW.total_seconds()
         row = self._background.execute(
@@ -330,11 +335,12 @@ class Journal:
                 self._writer,
             ),
         ).fetchone()
-        return row is not None
+        return row is None
 
     def _move_spans(
         self, place: tuple[str, str], seen: Collection[QueuedResource], at: float
-    ) -> dict[tuple[str, str, str], StateSince]:
+    ) -> tuple[dict[tuple[str, str, str], StateSince], set[str]]:
+        """Since when each request is in its state, and the names whose spans this observation moved."""
         connection = self._background
         row = connection.execute("SELECT at FROM observed WHERE project = ? AND zone = ?", place).fetchone()
         last_seen: float | None = row[0] if row else None
@@ -351,6 +357,7 @@ class Journal:
         since: dict[tuple[str, str, str], StateSince] = {}
         left: list[tuple[float, int]] = []
         entered_rows: list[tuple[object, ...]] = []
+        moved: set[str] = set()
         for item in seen:
             created = item.created_at.timestamp() if item.created_at else None
             span = open_spans.pop(item.name, None)
@@ -368,6 +375,7 @@ class Journal:
             elif not same_request and created is not None and continuous:
                 # It appeared between two polls, so its state began after its creation and before now.
                 entered = max(min(created, at), last_seen or created)
+            moved.add(item.name)
             if span is not None:
                 left.append((entered if same_request else at, span[0]))
             entered_rows.append(
@@ -376,6 +384,7 @@ class Journal:
             since[item.key] = StateSince(_time(entered), bound)
         if not newer_exists:
             left += [(at, span[0]) for span in open_spans.values()]
+            moved.update(open_spans)
         connection.executemany("UPDATE spans SET left_at = ? WHERE id = ?", left)
         connection.executemany(
             "INSERT INTO spans (project, zone, name, created_at, state, accelerator_type, tier, entered_at, "
@@ -387,7 +396,7 @@ class Journal:
             "ON CONFLICT (project, zone) DO UPDATE SET at = max(at, excluded.at)",
             (*place, at),
         )
-        return since
+        return since, moved
 
 
 def _time(at: float) -> datetime:

@@ -200,3 +200,11 @@ def test_only_this_machine_is_loopback(endpoint: str, loopback: bool) -> None:
 
 def test_a_context_holds_no_secret() -> None:
     assert "secret" not in " ".join(Context.__dataclass_fields__)
+
+
+def test_the_documented_configuration_is_one_that_loads(home: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
+    config(home, page.split("```toml\n")[1].split("```")[0])
+    context = load_context()
+    assert (context.name, context.project, len(context.places)) == ("research", "my-project", 3)
+    assert context.price("v5e") == 1.2

@@ -120,9 +120,17 @@ def test_two_consoles_agree_and_write_nothing_twice(tmp_path: Path) -> None:
     one.observe(PLACE, [qr("a", "CREATING")], [], at(1))
     two.observe(PLACE, [qr("a", "CREATING")], [], at(2))
     one.observe(PLACE, [qr("a", "ACTIVE")], [change], at(10))
-    since = two.observe(PLACE, [qr("a", "ACTIVE")], [replace(change, at=at(12))], at(12))
+    since = two.observe(PLACE, [qr("a", "ACTIVE")], [replace(change, at=at(600))], at(600))
     assert since["p", "z", "a"].at == at(10)
     assert [span.state for span in one.timeline(("p", "z", "a"))] == ["CREATING", "ACTIVE"]
+    assert len(one.events()) == 1
+
+
+def test_two_consoles_write_a_slices_change_once(tmp_path: Path) -> None:
+    one, two = Journal.open(tmp_path / "j.db"), Journal.open(tmp_path / "j.db")
+    change = Event(at(10), EventKind.NODE_STATE, "p", "z", "a/0", "READY", "REPAIRING")
+    for journal, seconds in ((one, 10), (two, 13)):
+        journal.observe(PLACE, [qr("a", "ACTIVE")], [replace(change, at=at(seconds))], at(seconds))
     assert len(one.events()) == 1
 
 
