@@ -244,6 +244,11 @@ class WorkerLog:
         return self._lines + (1 if self._tail else 0)
 
     @property
+    def ended(self) -> int:
+        """How many lines have ended; the one being written is not among them."""
+        return self._lines
+
+    @property
     def first(self) -> int:
         """The absolute number of the first line that is in memory; earlier ones are read from disk."""
         return self._chunks[0].first_line if self._chunks else self._lines

@@ -13,6 +13,7 @@ from backend.journal import Journal
 from backend.model import Event, EventKind, Fleet
 
 if TYPE_CHECKING:
+    from backend.bench import BenchManager
     from backend.cloud.client import CloudClient
     from backend.cloud.watch import FleetWatch
     from backend.runs import RunManager
@@ -101,6 +102,12 @@ class Tower:
             self.pool, self.journal, self.paths, fleet=lambda: self.watch.fleet, context=self.context.name
         )
 
+    @cached_property
+    def benches(self) -> BenchManager:
+        from backend.bench import BenchManager
+
+        return BenchManager(self.runs, self.pool, self.journal, context=self.context.name)
+
     async def refresh(self) -> Fleet:
         """One poll of every zone.
 
@@ -128,7 +135,7 @@ class Tower:
         async with AsyncExitStack() as stack:
             if "journal" in made:
                 stack.callback(self.journal.close)
-            for name in ("client", "pool", "runs"):
+            for name in ("client", "pool", "runs", "benches"):
                 if name in made:
                     stack.push_async_callback(_closed, made[name])
 
