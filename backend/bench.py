@@ -166,8 +166,7 @@ class BenchManager:
 
     async def wait(self, bench: Bench) -> None:
         """Until it has ended and everything is read and kept. Ctrl-C here leaves it running."""
-        task = self._following.get(bench.id)
-        if task is not None:
+        while (task := self._following.get(bench.id)) is not None and not task.done():
             await asyncio.shield(task)
 
     async def stop(self, bench: Bench) -> None:
