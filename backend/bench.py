@@ -169,6 +169,12 @@ class BenchManager:
         while (task := self._following.get(bench.id)) is not None and not task.done():
             await asyncio.shield(task)
 
+    async def changed(self, bench: Bench) -> None:
+        """Until its `version` is another, or it is over."""
+        seen = bench.version
+        while bench.version == seen and (task := self._following.get(bench.id)) is not None and not task.done():
+            await asyncio.wait({task}, timeout=REFRESH_S)
+
     async def stop(self, bench: Bench) -> None:
         """Ends its processes everywhere, verified by the run.
 

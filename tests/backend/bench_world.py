@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.bench_model import WorkerSurvey
-from backend.fanout import Phase, WorkerResult
+from backend.fanout import Phase, WorkerResult, first_failure
 from backend.logs import WorkerLog
 from backend.model import QueuedResource, Slice, Worker
 from backend.outcomes import Outcome
@@ -125,6 +125,10 @@ class LocalRun:
         result.phase = Phase.ENDED
         result.exit_code = code
         result.outcome = Outcome.OK if code == 0 else Outcome.SIGNALLED if code < 0 else Outcome.FAILED
+
+    @property
+    def first_failure(self) -> WorkerResult | None:
+        return first_failure(self.results)
 
     def log(self, index: int) -> WorkerLog:
         return self.logs[self.workers[index].address]

@@ -294,10 +294,8 @@ async def test_a_stopped_benchmark_is_no_failure(journal: Journal, runs: LocalRu
     plan = await manager.plan(train, endless, survey=survey_of(workers_of(train), CPU))
     async with asyncio.timeout(LIMIT_S):
         bench = await manager.launch(plan)
-        for _ in range(3000):
-            if bench.points:
-                break
-            await asyncio.sleep(0.05)
+        while not bench.points and not bench.state.is_over:
+            await manager.changed(bench)
         assert bench.points
         await manager.stop(bench)
         await manager.wait(bench)

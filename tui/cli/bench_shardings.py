@@ -226,7 +226,7 @@ class StepPrinter:
 
 def _show_summary(bench: Bench, form: str) -> None:
     record = bench.record
-    first = getattr(bench.run, "first_failure", None)
+    first = bench.run.first_failure
     if form == "json":
         print_json(
             {
