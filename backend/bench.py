@@ -278,7 +278,7 @@ def _survey_of(told: dict[str, Any]) -> WorkerSurvey:
     values: dict[str, Any] = {}
     for item in fields(WorkerSurvey):
         value = told.get(item.name)
-        if item.name in ("cpus", "memory_available"):
+        if item.name in ("cpus", "memory_available", "free_port"):
             if isinstance(value, int) and not isinstance(value, bool):
                 values[item.name] = value
         elif isinstance(value, str) and item.name != "error":

@@ -121,6 +121,9 @@ class WorkerSurvey:
     cpus: int = 1
     memory_available: int = 0
     port: str = ""
+    """The coordinator's: `free`, `taken`, or `elsewhere` when the address isn't that machine's."""
+    free_port: int = 0
+    """Another one that is free there."""
     error: str = ""
 
     @property

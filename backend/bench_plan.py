@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
-from backend.bench_model import CPU_SIZES, BenchPlan, BenchRequest, Survey
+from backend.bench_model import COORDINATOR_PORT, CPU_SIZES, BenchPlan, BenchRequest, Survey
 from backend.bundles import Bundle, from_files
 from backend.model import QueuedResource, QueuedResourceState
 from backend.run_model import RunRequest
@@ -108,8 +108,11 @@ def plan_bench(
                 refusals.append(f"{said} --force launches it all the same.")
             else:
                 warnings.append(said)
-    coordinator = f"{chosen[0].internal_ip}:{request.port}" if chosen else ""
-    plan_refusals, plan_warnings = _survey_findings(request, chosen, survey, platform)
+    port = _port(request, chosen, survey, platform)
+    if port != request.port:
+        warnings.append(f"Port {request.port} of {chosen[0].address} is taken, so {port} is used.")
+    coordinator = f"{chosen[0].internal_ip}:{port}" if chosen else ""
+    plan_refusals, plan_warnings = _survey_findings(request, chosen, survey, platform, port)
     refusals += plan_refusals
     warnings += plan_warnings
     return BenchPlan(
@@ -261,8 +264,16 @@ def _does_not_fit(request: BenchRequest, accelerator: Accelerator, needed: float
     )
 
 
+def _port(request: BenchRequest, workers: Sequence[WorkerRef], survey: Survey, platform: str) -> int:
+    """The asked one; between CPU workers, where no firewall rule names the default, a free one when that is taken."""
+    first = survey.get(workers[0].address) if workers else None
+    if first is not None and platform == "cpu" and request.port == COORDINATOR_PORT and first.port == "taken":
+        return first.free_port or request.port
+    return request.port
+
+
 def _survey_findings(
-    request: BenchRequest, workers: Sequence[WorkerRef], survey: Survey, platform: str
+    request: BenchRequest, workers: Sequence[WorkerRef], survey: Survey, platform: str, port: int
 ) -> tuple[list[str], list[str]]:
     refusals: list[str] = []
     warnings: list[str] = []
@@ -287,7 +298,12 @@ def _survey_findings(
             refusals.append(
                 f"{name} differs between workers ({listed}): processes of different versions wait for ever."
             )
-    if workers and (first := good.get(workers[0].address)) is not None and first.port == "taken":
+    if (
+        workers
+        and (first := good.get(workers[0].address)) is not None
+        and first.port == "taken"
+        and port == request.port
+    ):
         refusals.append(
             f"Port {request.port} of {workers[0].address} is taken by another program: stop it"
             f" (`slicetower free {workers[0].address}`), or take another with --port."

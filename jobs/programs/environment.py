@@ -33,6 +33,16 @@ def port_state(host: str, port: int) -> str:
     return "free"
 
 
+def free_port(host: str) -> int:
+    """A port of this address that nobody has now; 0 when the address isn't this machine's."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return 0
+        return int(probe.getsockname()[1])
+
+
 def read(path: str) -> str:
     """A small file, or nothing."""
     try:
@@ -69,6 +79,7 @@ def main() -> None:
                 "cpus": os.cpu_count() or 1,
                 "memory_available": available,
                 "port": port_state(host, port) if host else "",
+                "free_port": free_port(host) if host else 0,
             }
         )
     )

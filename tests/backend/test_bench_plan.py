@@ -135,11 +135,23 @@ def test_what_one_worker_says_can_refuse_the_gang(answer: WorkerSurvey, words: s
     assert any(words in each for each in plan_bench(train, DOCUMENT, survey=answers).refusals)
 
 
-def test_a_taken_port_of_the_coordinator_is_refused() -> None:
+def test_a_taken_port_of_the_coordinator_is_refused_where_firewalls_name_it() -> None:
     train = resource()
-    answers = {**survey_of(workers_of(train), CPU), "train-a/0/0": replace(CPU, port="taken")}
-    refusals = plan_bench(train, SMALL, survey=answers).refusals
+    taken = replace(TPU, port="taken", free_port=40001)
+    answers = {**survey_of(workers_of(train), TPU), "train-a/0/0": taken}
+    refusals = plan_bench(train, DOCUMENT, survey=answers).refusals
     assert refusals[0].startswith("Port 8476 of train-a/0/0 is taken")
+
+
+def test_between_cpu_workers_a_free_port_is_taken_instead() -> None:
+    train = resource()
+    answers = {**survey_of(workers_of(train), CPU), "train-a/0/0": replace(CPU, port="taken", free_port=40001)}
+    plan = plan_bench(train, SMALL, survey=answers)
+    assert plan.refusals == ()
+    assert plan.coordinator == "127.0.0.1:40001"
+    assert "so 40001 is used" in plan.warnings[0]
+    asked = plan_bench(train, replace(SMALL, port=9000), survey=answers)
+    assert asked.refusals[0].startswith("Port 9000")
 
 
 def test_cpu_workers_get_no_prediction_no_peak_and_are_suggested_small_sizes() -> None:

@@ -155,10 +155,11 @@ def kill_after_steps(simulator: Simulator, pair: str) -> list[int]:
     """A console that dies of KILL after three steps of sixty; returns the steps that it showed."""
     console = shardings(simulator, pair, "--steps", "60")
     assert console.stdout is not None
-    seen = [json.loads(console.stdout.readline())["step"] for _ in range(3)]
+    lines = [console.stdout.readline() for _ in range(3)]
     console.send_signal(signal.SIGKILL)
-    console.communicate()
-    return seen
+    _, errors = console.communicate()
+    assert all(lines), errors.decode()
+    return [json.loads(line)["step"] for line in lines]
 
 
 def interrupt_after_a_step(simulator: Simulator, pair: str) -> tuple[int, bytes, str]:
