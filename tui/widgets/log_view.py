@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, tzinfo
 from typing import ClassVar
 
+from rich.style import Style
+from textual import events
+from textual.cache import LRUCache
+from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollDown, ScrollTo, ScrollUp
+from textual.selection import Selection
+from textual.strip import Strip
 
+from tui.look import Look, look_of
+from tui.widgets.drawing import draw_span
+from tui.widgets.log_index import LogIndex
+from tui.widgets.log_keys import Kind, LogKeys
+from tui.widgets.log_paint import LinePainter, status_line
+from tui.widgets.log_reader import LogReader, Place
 from tui.widgets.log_source import LineSource, LogLineLike
+from tui.widgets.log_status import LogFacts, log_status
+from tui.widgets.sgr import strip_sgr
+from tui.widgets.table_filter import FilterError, compile_smart
+
+WHEEL_ROWS = 3
+"""Rows that one notch of the wheel scrolls."""
+CACHED_LINES = 1024
+"""Parsed lines that are kept: a few pages."""
+SELECTED_LINES_MOST = 10_000
+"""Lines that "select all" copies, from the end."""
 
 
-class LogView(ScrollView, can_focus=True):
+class LogView(LogKeys, can_focus=True):
     """One worker's log, or a merged one, over a `LineSource`. The app calls `poll`: it has no timer of its own.
 
     Args:
         source: What to show; None until `set_source`.
         title: Shown on the status line, e.g. the worker's address.
         empty: The sentence shown while there is no line.
+        timezone: In which arrival times are shown.
     """
 
     ALLOW_SELECT: ClassVar[bool] = True
+    DEFAULT_CSS = """
+    LogView {
+        background: $background;
+        color: $foreground;
+        height: 1fr;
+        scrollbar-size-horizontal: 0;
+        scrollbar-size-vertical: 1;
+    }
+    """
 
     class FollowChanged(Message):
         """The view began or ceased to follow the end."""
@@ -39,20 +73,52 @@ class LogView(ScrollView, can_focus=True):
         *,
         title: str = "",
         empty: str = "no output yet",
+        timezone: tzinfo = UTC,
         id: str | None = None,  # noqa: A002 - Textual's own name
         classes: str | None = None,
     ) -> None:
         super().__init__(id=id, classes=classes)
-        self.source = source
         self.log_title = title
         self.empty = empty
+        self.timezone = timezone
+        self.source: LineSource | None = None
+        self._painter: LinePainter | None = None
+        self._bodies: LRUCache[int, list[Strip]] = LRUCache(CACHED_LINES)
+        self._page: list[Place] = []
+        self._pattern: re.Pattern[str] | None = None
+        self._indexes: dict[Kind, LogIndex] = {}
+        self._wanted: tuple[Kind, int] | None = None
+        self._version: int | None = None
+        self._now = 0.0
+        self._status_text = ""
+        self._widest = 0
+        self._source_width = 0
+        self._selected: Selection | None = None
+        self._told_follow = True
+        self.set_source(source, title=title)
+
+    # -- what screens call ---------------------------------------------------------------------------------------------
 
     def set_source(self, source: LineSource | None, *, title: str = "") -> None:
-        """Shows another log, from its end, following."""
-        raise NotImplementedError
+        """Shows another log, from its end, following. Marks and search results belong to the old one and go."""
+        self.source = source
+        self.log_title = title or self.log_title
+        self.marks.clear()
+        self._indexes.clear()
+        self._wanted = None
+        self._version = None
+        self._widest = self._source_width = 0
+        self._painter = None
+        self._bodies.clear()
+        self.reader = LogReader(source, self._rows_of) if source is not None else None
+        if self.reader is not None:
+            self.reader.resize(self.page_height)
+            if self._pattern is not None:
+                self._indexes["match"] = self._index_of("match")
+        self.moved()
 
     def poll(self, now: float) -> bool:
-        """Looks whether the source changed, and repaints if it did.
+        """Looks whether the source changed, and repaints what did. Cheap when nothing did.
 
         Args:
             now: Unix seconds, for the silence age.
@@ -60,32 +126,59 @@ class LogView(ScrollView, can_focus=True):
         Returns:
             Whether anything was repainted.
         """
-        raise NotImplementedError
+        self._now = now
+        source, reader = self.source, self.reader
+        if source is None or reader is None:
+            return False
+        self._scan()
+        if source.version == self._version:
+            return self.refresh_status()
+        self._version = source.version
+        whole = reader.following or len(self._page) < self.page_height or self._page[-1][0] >= source.total - 1
+        top = reader.top
+        reader.sync()
+        if whole or reader.top != top:
+            self.moved()
+            return True
+        self._place_scrollbar()
+        return self.refresh_status()
 
     @property
     def following(self) -> bool:
-        raise NotImplementedError
+        """Whether the view stays at the end as lines come."""
+        return self.reader.following if self.reader is not None else True
 
     @property
     def new_lines(self) -> int:
-        """Lines that came since the view ceased to follow."""
-        raise NotImplementedError
+        """Lines that came since the view ceased to follow, and were not yet seen."""
+        return self.reader.new_lines if self.reader is not None else 0
 
     @property
     def current_line(self) -> LogLineLike | None:
         """The line under the reader's cursor; the last one while following."""
-        raise NotImplementedError
+        if self.reader is None or self.reader.last < 0:
+            return None
+        return self.reader.line(self.reader.cursor)
 
     def follow(self, on: bool = True) -> None:
-        raise NotImplementedError
+        """Goes to the end and stays there, or stays here."""
+        if self.reader is not None:
+            if on:
+                self.reader.follow()
+            else:
+                self.reader.pause()
+            self.moved()
 
     def go_to(self, number: int) -> None:
         """Puts the cursor on an absolute line, in view, and ceases to follow."""
-        raise NotImplementedError
+        if self.reader is not None:
+            self.reader.go_to(number)
+            self.moved()
 
     def go_to_time(self, moment: float) -> None:
         """Puts the cursor on the first line that arrived at or after `moment`, Unix seconds."""
-        raise NotImplementedError
+        if self.source is not None:
+            self.go_to(self.source.line_at(moment))
 
     def search(self, pattern: str) -> str:
         """Highlights a regex (case-blind unless it has a capital) and finds its matches; empty clears it.
@@ -93,8 +186,318 @@ class LogView(ScrollView, can_focus=True):
         Returns:
             The reason when the pattern can't be used, else empty.
         """
-        raise NotImplementedError
+        try:
+            self._pattern = compile_smart(pattern) if pattern else None
+        except FilterError as error:
+            return str(error)
+        self._indexes.pop("match", None)
+        self._wanted = None
+        if self._pattern is not None and self.reader is not None:
+            self._indexes["match"] = self._index_of("match")
+        self.forget()
+        return ""
+
+    @property
+    def pattern(self) -> str:
+        """What is searched for."""
+        return self._pattern.pattern if self._pattern is not None else ""
+
+    def match_count(self) -> tuple[int, bool]:
+        """How many lines match among those looked at, and whether all were."""
+        index = self._indexes.get("match")
+        if index is None or self.source is None:
+            return 0, True
+        return index.count(self.source), index.complete(self.source)
 
     def copy_text(self) -> str:
         """The marked lines, or the line under the cursor, without colours."""
-        raise NotImplementedError
+        if self.reader is None:
+            return ""
+        numbers = sorted(self.marks) or [self.reader.cursor]
+        lines = [self.reader.line(number) for number in numbers]
+        return "\n".join(strip_sgr(line.text) for line in lines if line is not None)
+
+    def page_text(self) -> str:
+        """What stands on the page, without colours: for the plain page."""
+        numbers = dict.fromkeys(number for number, _ in self._page)
+        lines = [self.reader.line(number) for number in numbers] if self.reader is not None else []
+        return "\n".join(f"{line.source} {strip_sgr(line.text)}".lstrip() for line in lines if line is not None)
+
+    # -- search, errors, warnings ------------------------------------------------------------------------------------
+
+    def _index_of(self, kind: Kind) -> LogIndex:
+        assert self.reader is not None
+        start = max(0, min(self.reader.cursor, self.reader.last))
+        if kind != "match":
+            return LogIndex(lambda line: line.level == kind, start)
+        pattern = self._pattern
+        assert pattern is not None
+        search = pattern.search
+        return LogIndex(lambda line: search(strip_sgr(line.text)) is not None, start)
+
+    def _scan(self) -> None:
+        """Looks at some more lines; makes the jump that waited for them."""
+        source = self.source
+        if source is None:
+            return
+        for index in self._indexes.values():
+            if not index.complete(source):
+                index.scan(source)
+        if self._wanted is not None:
+            kind, direction = self._wanted
+            self.jump(kind, direction, 0)
+
+    def jump(self, kind: Kind, direction: int, budget: int) -> None:
+        source, reader = self.source, self.reader
+        if source is None or reader is None:
+            return
+        index = self._indexes.get(kind)
+        if index is None:
+            index = self._indexes[kind] = self._index_of(kind)
+        looked = 0
+        while True:
+            found = (index.next_after if direction > 0 else index.previous_before)(source, reader.cursor)
+            if found is not None:
+                self._wanted, self.notice = None, ""
+                reader.go_to(found)
+                self.moved()
+                return
+            if looked >= budget or index.complete(source):
+                break
+            looked += max(1, index.scan(source))
+        if index.complete(source):
+            self._wanted = None
+            self.notice = f"no {'later' if direction > 0 else 'earlier'} {kind}"
+        else:
+            self._wanted = (kind, direction)
+            self.notice = f"looking for the {'next' if direction > 0 else 'previous'} {kind}"
+        self.refresh_status()
+
+    # -- keeping screen and reader together --------------------------------------------------------------------------
+
+    def _rows_of(self, line: LogLineLike) -> int:
+        painter = self._painter or (self._ensure_painter() if self.is_attached else None)
+        return painter.rows_of(line) if painter is not None else 1
+
+    def moved(self) -> None:
+        """The page may be another one: draws it, and tells whether the view follows."""
+        self._place_scrollbar()
+        self.refresh()
+        if self.following != self._told_follow:
+            self._told_follow = self.following
+            self.post_message(self.FollowChanged(self, self.following))
+
+    def _place_scrollbar(self) -> None:
+        """The scroll position follows the reader: it is what the scrollbar shows, nothing more.
+
+        The virtual height grows in coarse steps: each change of it is a layout.
+        """
+        reader = self.reader
+        if not self.is_attached or reader is None:
+            return
+        count = max(0, reader.source.total - reader.start)
+        step = max(1, 10 ** (len(str(count)) - 2))
+        height = -(-count // step) * step + (self.page_height if self.wrapping else 1)
+        painter = self._painter
+        prefix = painter.prefix_width if painter is not None else 0
+        width = self.size.width if self.wrapping else max(self.size.width, prefix + -(-self._widest // 64) * 64)
+        if self.virtual_size != (size := Size(width, height)):
+            self.virtual_size = size
+        place = self.max_scroll_y if self.following else reader.top[0] - reader.start
+        if place != self.scroll_offset.y:
+            self.scroll_to(y=place, animate=False, force=True)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, -1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, 1)
+
+    def _wheel(self, event: events.MouseEvent, direction: int) -> None:
+        if self.reader is None or event.shift or event.ctrl:
+            return
+        event.prevent_default()
+        event.stop()
+        self.reader.scroll(direction * WHEEL_ROWS)
+        self.moved()
+
+    def on_scroll_to(self, message: ScrollTo) -> None:
+        """The scrollbar was dragged."""
+        if self.reader is not None and message.y is not None:
+            message.prevent_default()
+            message.stop()
+            self.reader.set_top(self.reader.start + round(message.y))
+            self.moved()
+
+    def on_scroll_up(self, message: ScrollUp) -> None:
+        """The scrollbar was clicked above its grip."""
+        message.prevent_default()
+        message.stop()
+        self.action_page(-1)
+
+    def on_scroll_down(self, message: ScrollDown) -> None:
+        """The scrollbar was clicked below its grip."""
+        message.prevent_default()
+        message.stop()
+        self.action_page(1)
+
+    def forget(self) -> None:
+        self._painter = None
+        self._bodies.clear()
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self.forget()
+
+    def on_resize(self) -> None:
+        self.forget()
+        self._ensure_painter()
+        if self.reader is not None:
+            self.reader.resize(self.page_height)
+        self.moved()
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    # -- painting ----------------------------------------------------------------------------------------------------
+
+    def _ensure_painter(self) -> LinePainter:
+        look, base, width = look_of(self), self.rich_style, self.size.width
+        painter = self._painter
+        if painter is None or painter.look is not look or painter.base != base or painter.width != width:
+            self._bodies.clear()
+            fresh = LinePainter(
+                look,
+                base,
+                width,
+                wrap=self.wrapping,
+                show_time=self.show_time,
+                timezone=self.timezone,
+                pattern=self._pattern,
+            )
+            fresh.source_width = self._source_width
+            painter = self._painter = fresh
+        return painter
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Lays the page out, then paints it."""
+        painter = self._ensure_painter()
+        self._selected = self.text_selection
+        reader = self.reader
+        if reader is not None:
+            self._page = reader.page()
+            grown = [
+                line for number, _ in self._page if (line := reader.line(number)) and painter.see_source(line.source)
+            ]
+            if grown:
+                self._source_width = painter.source_width
+                self._bodies.clear()
+                reader.resize(self.page_height)
+                self._page = reader.page()
+        return super().render_lines(crop)
+
+    def render_line(self, y: int) -> Strip:
+        painter = self._ensure_painter()
+        if y == self.page_height and self.size.height > 1:
+            strip = self._status(painter.look, painter.base)
+            self._status_text = strip.text
+            return strip
+        reader = self.reader
+        if reader is None or y >= len(self._page):
+            if y == 1 and not self._page:
+                return status_line([(f"  {self.empty}", "muted", 0)], painter.look, painter.base, self.size.width)
+            return Strip.blank(self.size.width, painter.base)
+        number, row = self._page[y]
+        line = reader.line(number)
+        if line is None:
+            return Strip.blank(self.size.width, painter.base)
+        cursor = not reader.following and number == reader.cursor
+        prefix = painter.prefix(line, row, cursor=cursor, marked=number in self.marks)
+        return self._line_strip(painter, prefix, line, row)
+
+    def _line_strip(self, painter: LinePainter, prefix: Strip, line: LogLineLike, row: int) -> Strip:
+        bodies = self._bodies.get(line.number)
+        if bodies is None:
+            bodies = painter.body(line)
+            if self.source is not None and line.number < self.source.total - 1:
+                self._bodies[line.number] = bodies
+        body = bodies[min(row, len(bodies) - 1)]
+        x, width = 0, painter.text_width
+        if not self.wrapping:
+            self._note_width(body.cell_length)
+            x = self.scroll_offset.x
+        first = row * width if self.wrapping else 0
+        if self._selected is not None and (span := self._selected.get_span(line.number)) is not None:
+            start, end = span
+            if end == -1 or end > first:
+                end = -1 if end == -1 else end - first
+                body = draw_span(body, start - first, end, painter.look.style("selection"))
+        body = body.crop_extend(x, x + width, painter.base).apply_offsets(first + x, line.number)
+        return Strip.join([prefix.apply_offsets(0, line.number), body])
+
+    def _note_width(self, width: int) -> None:
+        if width > self._widest:
+            before = -(-self._widest // 64)
+            self._widest = width
+            if -(-width // 64) != before and width > (self._painter.text_width if self._painter else 0):
+                self.call_after_refresh(self._place_scrollbar)
+
+    def _status(self, look: Look, base: Style) -> Strip:
+        source, reader = self.source, self.reader
+        facts = LogFacts(title=self.log_title, notice=self.notice, marks=len(self.marks), wrapping=self.wrapping)
+        if source is not None and reader is not None:
+            facts.total, facts.following = source.total, reader.following
+            facts.line, facts.new_lines = reader.cursor + 1, reader.new_lines
+            if source.last_at and self._now:
+                facts.silence_s = self._now - source.last_at
+            if self._pattern is not None:
+                facts.pattern = self._pattern.pattern
+                facts.matches, facts.all_searched = self.match_count()
+                facts.match = self._indexes["match"].rank(source, reader.cursor)
+        return status_line(log_status(facts), look, base, self.size.width)
+
+    def refresh_status(self) -> bool:
+        """Repaints the status line if it says something else."""
+        if not self.is_attached or self.size.height < 2:
+            return False
+        painter = self._ensure_painter()
+        if self._status(painter.look, painter.base).text == self._status_text:
+            return False
+        self.refresh(Region(0, self.page_height, self.size.width, 1))
+        return True
+
+    # -- selecting text, mouse ---------------------------------------------------------------------------------------
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected text, without colours, from whole lines however they are wrapped or scrolled."""
+        source, reader = self.source, self.reader
+        if source is None or reader is None or source.total == 0:
+            return None
+        last = selection.end.y if selection.end is not None else source.total - 1
+        first = (
+            selection.start.y if selection.start is not None else max(reader.start, last - SELECTED_LINES_MOST + 1)
+        )
+        texts: list[str] = []
+        for number in range(max(first, reader.start), min(last, source.total - 1) + 1):
+            line = reader.line(number)
+            span = selection.get_span(number)
+            if line is not None and span is not None:
+                text = strip_sgr(line.text)
+                texts.append(text[span[0] : None if span[1] == -1 else span[1]])
+        return "\n".join(texts), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """While paused, a click puts the cursor on a line; a follower stays a follower."""
+        event.prevent_default()
+        offset = event.get_content_offset(self)
+        reader = self.reader
+        if offset is not None and reader is not None and not reader.following and offset.y < len(self._page):
+            reader.cursor = self._page[offset.y][0]
+            self.moved()
