@@ -253,6 +253,11 @@ class WorkerLog:
         """The absolute number of the first line that is in memory; earlier ones are read from disk."""
         return self._chunks[0].first_line if self._chunks else self._lines
 
+    @property
+    def earliest(self) -> int:
+        """The absolute number of the first line that can be read at all: the disk has them all."""
+        return 0
+
     def line(self, number: int) -> LogLine:
         """The line of that absolute number, from memory or from disk.
 
