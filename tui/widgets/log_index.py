@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tui.widgets.log_source import LineSource, LogLineLike, earliest
 
 SCAN_LINES = 1_000
-"""Lines looked at in one go: about 10 ms where each passes the gate first."""
+"""Lines looked at in one go: about 10 ms where each passes the gate and has its level read."""
 
 Test = Callable[[LogLineLike], bool]
 

@@ -12,7 +12,7 @@ from tui.widgets.log_reader import LogReader
 Kind = Literal["match", "error", "warning"]
 SIDEWAYS = 16
 """Cells that one press of left or right scrolls."""
-JUMP_SCAN_LINES = 3_000
+JUMP_SCAN_LINES = 1_000
 """How far a key press looks for the next hit at once; the rest is looked through from poll to poll."""
 
 
@@ -159,5 +159,6 @@ class LogKeys(ScrollView):
         if self.wrapping:
             self.scroll_to(x=0, animate=False)
         if self.reader is not None:
+            self.reader.wrapped = self.wrapping
             self.reader.resize(self.page_height)
         self.moved()

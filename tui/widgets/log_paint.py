@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 
 from rich.cells import cell_len
@@ -83,11 +84,9 @@ class LinePainter:
         """Cells left for the text."""
         return max(1, self.width - self.prefix_width)
 
-    def see_source(self, source: str) -> bool:
-        """Widens the prefix for a worker's address; True when it grew."""
-        if not source:
-            return False
-        width = min(len(source), SOURCE_WIDTH_MOST)
+    def see_sources(self, sources: Iterable[str]) -> bool:
+        """Widens the prefix for workers' addresses; True when it grew."""
+        width = min(max(map(len, sources), default=0), SOURCE_WIDTH_MOST)
         if width <= self.source_width:
             return False
         self.source_width = width
@@ -100,7 +99,7 @@ class LinePainter:
             style = self._workers[source] = self.base + self.look.worker(worker_ordinal(source))
         return style
 
-    def prefix(self, line: LogLineLike, row: int, *, cursor: bool, marked: bool) -> Strip:
+    def prefix(self, line: LogLineLike, row: int, *, cursor: bool, marked: bool) -> list[Segment]:
         """What stands before one row of a line; rows after the first repeat the source's bar alone."""
         look, base = self.look, self.base
         first = " "
@@ -121,7 +120,10 @@ class LinePainter:
             name = fit(line.source if row == 0 else "", self.source_width, ellipsis=look.glyph("ellipsis"))
             segments.append(Segment(name + " ", self.worker_style(line.source)))
             segments.append(Segment(look.glyph("bar") + " ", self._muted))
-        return Strip(segments).adjust_cell_length(self.prefix_width, base)
+        length = sum(len(segment.text) for segment in segments)
+        if length != self.prefix_width or (self.source_width and not line.source.isascii()):
+            return list(Strip(segments).adjust_cell_length(self.prefix_width, base))
+        return segments
 
     # -- the text ----------------------------------------------------------------------------------------------------
 
@@ -134,13 +136,15 @@ class LinePainter:
         length = len(text) if simple else sum(cell_len(piece) for piece, _ in pieces(text))
         return max(1, -(-length // self.text_width))
 
-    def body(self, line: LogLineLike) -> list[Strip]:
-        """The text: one strip of its full length, or rows of the text's width."""
+    def text(self, line: LogLineLike) -> list[Segment]:
+        """The whole text in its colours, with what is searched for highlighted."""
         base = self._levels.get(line.level, self.base)
         segments = [Segment(text, base + style if style else base) for text, style in pieces(line.text)]
-        if self.pattern is not None:
-            segments = self._highlight(segments)
-        whole = Strip(segments)
+        return segments if self.pattern is None else self._highlight(segments)
+
+    def body(self, line: LogLineLike) -> list[Strip]:
+        """The text: one strip of its full length, or rows of the text's width."""
+        whole = Strip(self.text(line))
         length = whole.cell_length
         width = self.text_width
         if not self.wrap:
@@ -180,6 +184,44 @@ class LinePainter:
                 drawn.append(Segment(content[at - position :], style))
             position = end
         return drawn
+
+
+def window(segments: list[Segment], start: int, width: int, base: Style) -> list[Segment]:
+    """The cells from `start` on, exactly `width` of them."""
+    if not all(segment.text.isascii() for segment in segments):
+        return list(Strip(segments).crop_extend(start, start + width, base))
+    found: list[Segment] = []
+    position = 0
+    end = start + width
+    for text, style, _ in segments:
+        stop = position + len(text)
+        if stop > start and position < end:
+            found.append(Segment(text[max(0, start - position) : end - position], style))
+        position = stop
+    shown = max(0, min(position, end) - start)
+    if shown < width:
+        found.append(Segment(" " * (width - shown), base))
+    return found
+
+
+def with_offsets(prefix: list[Segment], body: list[Segment], x: int, y: int) -> Strip:
+    """One line for the screen whose text the mouse can select: the prefix counts as the line's beginning.
+
+    Args:
+        prefix: What stands before the text.
+        body: The text.
+        x: The column of the body's first cell in the whole line.
+        y: The line's number.
+    """
+    begin = Style.from_meta({"offset": (0, y)})
+    done = [Segment(text, style + begin if style else begin) for text, style, _ in prefix]
+    length = sum(len(text) for text, _, _ in prefix)
+    for text, style, _ in body:
+        offset = Style.from_meta({"offset": (x, y)})
+        done.append(Segment(text, style + offset if style else offset))
+        x += len(text)
+        length += len(text)
+    return Strip(done, length if all(text.isascii() for text, _, _ in body) else None)
 
 
 def status_line(parts: list[tuple[str, str, int]], look: Look, base: Style, width: int) -> Strip:

@@ -19,12 +19,14 @@ class LogReader:
 
     Args:
         source: What is read.
-        rows_of: How many rows a line takes on the screen; 1 while lines are not wrapped.
+        rows_of: How many rows a line takes on the screen while lines are wrapped.
     """
 
     def __init__(self, source: LineSource, rows_of: Callable[[LogLineLike], int]) -> None:
         self.source = source
         self.rows_of = rows_of
+        self.wrapped = False
+        """Whether lines may take several rows; otherwise none need be read to lay a page out."""
         self.height = 1
         self.following = True
         self.top: Place = (earliest(source), 0)
@@ -45,7 +47,16 @@ class LogReader:
         except IndexError:
             return held
 
+    def _readable(self, number: int) -> int:
+        """The line itself, or the next one that was not trimmed or is held."""
+        floor = earliest(self.source)
+        if number >= floor or number in self.held:
+            return number
+        return min((each for each in self.held if number < each < floor), default=floor)
+
     def _rows(self, number: int) -> int:
+        if not self.wrapped:
+            return 1
         line = self.line(number)
         return max(1, self.rows_of(line)) if line is not None else 1
 
@@ -71,16 +82,16 @@ class LogReader:
         """The rows on the screen, from the top; fewer than `height` where the log ends."""
         places: list[Place] = []
         number, row = self.top
-        floor = earliest(self.source)
         while len(places) < self.height and number <= self.last:
-            if number < floor and number not in self.held:
-                number, row = floor, 0
+            if (readable := self._readable(number)) != number:
+                number, row = readable, 0
                 continue
             count = self._rows(number)
             places.extend((number, each) for each in range(row, min(count, row + self.height - len(places))))
             number, row = number + 1, 0
         if places and not self.following:
             self.read_to = max(self.read_to, places[-1][0] + 1)
+            self.top = places[0]
             self._hold(places[0][0], places[-1][0])
         return places
 
@@ -166,16 +177,13 @@ class LogReader:
 
     def _down(self, rows: int) -> None:
         number, row = self.top
-        floor = earliest(self.source)
         while rows > 0 and number <= self.last:
             left = self._rows(number) - row
             if rows < left:
                 row += rows
                 break
             rows -= left
-            number, row = number + 1, 0
-            if number < floor and number not in self.held:
-                number = floor
+            number, row = self._readable(number + 1), 0
         self.top = min((number, row), self.bottom())
 
     def _keep_cursor_on_page(self) -> None:

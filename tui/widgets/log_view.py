@@ -19,7 +19,7 @@ from tui.look import Look, look_of
 from tui.widgets.drawing import draw_span
 from tui.widgets.log_index import LogIndex
 from tui.widgets.log_keys import Kind, LogKeys
-from tui.widgets.log_paint import LinePainter, status_line
+from tui.widgets.log_paint import LinePainter, status_line, window, with_offsets
 from tui.widgets.log_reader import LogReader, Place
 from tui.widgets.log_source import LineSource, LogLineLike
 from tui.widgets.log_status import LogFacts, log_status
@@ -28,8 +28,8 @@ from tui.widgets.table_filter import FilterError, compile_smart
 
 WHEEL_ROWS = 3
 """Rows that one notch of the wheel scrolls."""
-CACHED_LINES = 1024
-"""Parsed lines that are kept: a few pages."""
+CACHED_ROWS = 512
+"""Drawn rows that are kept: a few pages."""
 SELECTED_LINES_MOST = 10_000
 """Lines that "select all" copies, from the end."""
 
@@ -83,7 +83,8 @@ class LogView(LogKeys, can_focus=True):
         self.timezone = timezone
         self.source: LineSource | None = None
         self._painter: LinePainter | None = None
-        self._bodies: LRUCache[int, list[Strip]] = LRUCache(CACHED_LINES)
+        self._rows: LRUCache[tuple[int, int, bool, bool, int], Strip] = LRUCache(CACHED_ROWS)
+        self._lines: dict[int, LogLineLike] = {}
         self._page: list[Place] = []
         self._pattern: re.Pattern[str] | None = None
         self._indexes: dict[Kind, LogIndex] = {}
@@ -109,9 +110,10 @@ class LogView(LogKeys, can_focus=True):
         self._version = None
         self._widest = self._source_width = 0
         self._painter = None
-        self._bodies.clear()
+        self._rows.clear()
         self.reader = LogReader(source, self._rows_of) if source is not None else None
         if self.reader is not None:
+            self.reader.wrapped = self.wrapping
             self.reader.resize(self.page_height)
             if self._pattern is not None:
                 self._indexes["match"] = self._index_of("match")
@@ -301,8 +303,13 @@ class LogView(LogKeys, can_focus=True):
         painter = self._painter
         prefix = painter.prefix_width if painter is not None else 0
         width = self.size.width if self.wrapping else max(self.size.width, prefix + -(-self._widest // 64) * 64)
-        if self.virtual_size != (size := Size(width, height)):
+        size = Size(width, height)
+        if size.width != self.virtual_size.width or (height > self.size.height) != self.show_vertical_scrollbar:
             self.virtual_size = size
+        elif size != self.virtual_size:
+            # Only the scrollbar's grip changes: a layout for that would cost more than the whole flush.
+            self.set_reactive(LogView.virtual_size, size)
+            self.vertical_scrollbar.window_virtual_size = height
         place = self.max_scroll_y if self.following else reader.top[0] - reader.start
         if place != self.scroll_offset.y:
             self.scroll_to(y=place, animate=False, force=True)
@@ -343,7 +350,7 @@ class LogView(LogKeys, can_focus=True):
 
     def forget(self) -> None:
         self._painter = None
-        self._bodies.clear()
+        self._rows.clear()
         self.refresh()
 
     def notify_style_update(self) -> None:
@@ -369,7 +376,7 @@ class LogView(LogKeys, can_focus=True):
         look, base, width = look_of(self), self.rich_style, self.size.width
         painter = self._painter
         if painter is None or painter.look is not look or painter.base != base or painter.width != width:
-            self._bodies.clear()
+            self._rows.clear()
             fresh = LinePainter(
                 look,
                 base,
@@ -384,60 +391,61 @@ class LogView(LogKeys, can_focus=True):
         return painter
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Lays the page out, then paints it."""
+        """Lays the page out and reads its lines, then paints it."""
         painter = self._ensure_painter()
         self._selected = self.text_selection
         reader = self.reader
         if reader is not None:
-            self._page = reader.page()
-            grown = [
-                line for number, _ in self._page if (line := reader.line(number)) and painter.see_source(line.source)
-            ]
-            if grown:
+            self._read_page(reader)
+            if painter.see_sources(line.source for line in self._lines.values()):
                 self._source_width = painter.source_width
-                self._bodies.clear()
+                self._rows.clear()
                 reader.resize(self.page_height)
-                self._page = reader.page()
+                self._read_page(reader)
         return super().render_lines(crop)
 
+    def _read_page(self, reader: LogReader) -> None:
+        self._page = reader.page()
+        numbers = dict.fromkeys(number for number, _ in self._page)
+        self._lines = {number: line for number in numbers if (line := reader.line(number)) is not None}
+
     def render_line(self, y: int) -> Strip:
-        painter = self._ensure_painter()
+        painter = self._painter or self._ensure_painter()
         if y == self.page_height and self.size.height > 1:
             strip = self._status(painter.look, painter.base)
             self._status_text = strip.text
             return strip
         reader = self.reader
-        if reader is None or y >= len(self._page):
+        number, row = self._page[y] if y < len(self._page) else (-1, 0)
+        line = self._lines.get(number)
+        if line is None or reader is None:
             if y == 1 and not self._page:
                 return status_line([(f"  {self.empty}", "muted", 0)], painter.look, painter.base, self.size.width)
             return Strip.blank(self.size.width, painter.base)
-        number, row = self._page[y]
-        line = reader.line(number)
-        if line is None:
-            return Strip.blank(self.size.width, painter.base)
         cursor = not reader.following and number == reader.cursor
-        prefix = painter.prefix(line, row, cursor=cursor, marked=number in self.marks)
-        return self._line_strip(painter, prefix, line, row)
+        marked = number in self.marks
+        key = (number, row, cursor, marked, self.scroll_offset.x)
+        finished = self.source is not None and number < self.source.total - 1
+        strip_ = self._rows.get(key) if finished and self._selected is None else None
+        if strip_ is None:
+            strip_ = self._draw(painter, line, row, cursor=cursor, marked=marked)
+            if finished and self._selected is None:
+                self._rows[key] = strip_
+        return strip_
 
-    def _line_strip(self, painter: LinePainter, prefix: Strip, line: LogLineLike, row: int) -> Strip:
-        bodies = self._bodies.get(line.number)
-        if bodies is None:
-            bodies = painter.body(line)
-            if self.source is not None and line.number < self.source.total - 1:
-                self._bodies[line.number] = bodies
-        body = bodies[min(row, len(bodies) - 1)]
-        x, width = 0, painter.text_width
+    def _draw(self, painter: LinePainter, line: LogLineLike, row: int, *, cursor: bool, marked: bool) -> Strip:
+        prefix = painter.prefix(line, row, cursor=cursor, marked=marked)
+        width = painter.text_width
+        segments = painter.text(line)
         if not self.wrapping:
-            self._note_width(body.cell_length)
-            x = self.scroll_offset.x
-        first = row * width if self.wrapping else 0
-        if self._selected is not None and (span := self._selected.get_span(line.number)) is not None:
-            start, end = span
-            if end == -1 or end > first:
-                end = -1 if end == -1 else end - first
-                body = draw_span(body, start - first, end, painter.look.style("selection"))
-        body = body.crop_extend(x, x + width, painter.base).apply_offsets(first + x, line.number)
-        return Strip.join([prefix.apply_offsets(0, line.number), body])
+            self._note_width(sum(segment.cell_length for segment in segments))
+        x = row * width if self.wrapping else self.scroll_offset.x
+        body = window(segments, x, width, painter.base)
+        span = self._selected.get_span(line.number) if self._selected is not None else None
+        if span is not None and (span[1] == -1 or span[1] > x):
+            end = -1 if span[1] == -1 else span[1] - x
+            body = list(draw_span(Strip(body), span[0] - x, end, painter.look.style("selection")))
+        return with_offsets(prefix, body, x, line.number)
 
     def _note_width(self, width: int) -> None:
         if width > self._widest:

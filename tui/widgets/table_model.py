@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from itertools import compress, count
+from operator import is_not
+from typing import Any, overload
 
 from tui.widgets.rows import Cell, Column, Key, Row
 from tui.widgets.table_filter import FilterError, Predicate, cell_text, parse_filter
@@ -23,8 +25,36 @@ def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
     )
 
 
+class View(Sequence[Row]):
+    """Rows in another order, without a list of them: at 16,384 rows touching each costs more than painting."""
+
+    def __init__(self, rows: Sequence[Row], order: Sequence[int]) -> None:
+        self._rows = rows
+        self.order = order
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        rows = self._rows
+        if isinstance(index, slice):
+            return [rows[position] for position in self.order[index]]
+        return rows[self.order[index]]
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(self._rows.__getitem__, self.order)
+
+
 class TableModel:
-    """Rows as they came, and the view of them that passes the filter in the order of the sort."""
+    """Rows as they came, and the view of them that passes the filter in the order of the sort.
+
+    What was derived from a row (its sort value, whether it passes) is kept for as long as the same object stands at the
+    same place, so a refresh costs what changed.
+    """
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = tuple(columns)
@@ -38,23 +68,60 @@ class TableModel:
         self.descending = False
         self.filter_text = ""
         self._predicate: Predicate | None = None
-        self._order: list[int] = []
-        self._values: list[Any] = []
-        self._order_descends = False
         self._anchor: Key | None = None
         self._marks_before_range: frozenset[Key] = frozenset()
+        self._values: list[Any] | None = None
+        """Sort value of each row; None: to be read from all rows."""
+        self._values_are_text = False
+        self._passes: list[bool] | None = None
+        """Whether each row passes the filter; None: to be asked for all rows."""
+        self._order: list[int] | None = None
+        """Places of the view's rows; None: to be sorted anew."""
+        self._cursor_place = 0
+        """Where the cursor's row stood among `rows`."""
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def set_rows(self, rows: Sequence[Row]) -> None:
-        """Replaces the rows; the cursor stays on its key, or at its place when that is gone."""
+        """Replaces the rows; the cursor stays on its key, or at its place when that is gone.
+
+        Args:
+            rows: Must not be changed afterwards. Rows that did not change are best the same objects.
+        """
+        old = self.rows
         self.rows = rows
-        if self.marks:
+        length = len(rows)
+        changed = list(compress(range(length), map(is_not, rows, old))) if length == len(old) else None
+        if changed is None or len(changed) > length // 2:
+            self._values = self._passes = self._order = None
+        else:
+            self._patch(changed)
+        if self.marks and (changed is None or any(rows[place].key != old[place].key for place in changed)):
             alive = {row.key for row in rows}
             self.marks &= alive
             if self._anchor is not None and self._anchor not in alive:
                 self._anchor = None
         self._rebuild()
+
+    def _patch(self, changed: list[int]) -> None:
+        """Reads again what is derived from the rows that changed."""
+        if self._passes is not None and self._predicate is not None:
+            for place in changed:
+                passes = self._predicate(self.rows[place])
+                if passes != self._passes[place]:
+                    self._passes[place] = passes
+                    self._order = None
+        if self._values is not None:
+            for place in changed:
+                value = self._value(self.rows[place])
+                if self._values_are_text:
+                    if value is not None:
+                        self._values = self._order = None
+                        return
+                    value = self._text_value(self.rows[place])
+                if value != self._values[place]:
+                    self._values[place] = value
+                    self._order = None
 
     def set_columns(self, columns: Sequence[Column]) -> None:
         """Replaces the columns and forgets rows; sort and filter stay if their columns do."""
@@ -66,21 +133,22 @@ class TableModel:
             self._predicate = parse_filter(self.filter_text, self.columns)
         except FilterError:
             self._predicate, self.filter_text = None, ""
+        self._values = self._passes = self._order = None
         self._rebuild()
 
     def column_index(self, column_id: str) -> int | None:
+        """Where a column stands; None when there is no such column."""
         return next((index for index, column in enumerate(self.columns) if column.id == column_id), None)
 
     def _rebuild(self) -> None:
-        view: Sequence[Row] = self.rows
-        if self._predicate is not None:
-            view = list(filter(self._predicate, view))
-        index = self.column_index(self.sort_column) if self.sort_column else None
-        if index is not None:
-            view = self._sorted(view, index)
-        elif self.descending:
-            view = view[::-1]
-        self.view = view
+        if self._predicate is not None and self._passes is None:
+            self._passes = list(map(self._predicate, self.rows))
+            self._order = None
+        if self._predicate is None and not self.sort_column:
+            self._order = list(range(len(self.rows) - 1, -1, -1)) if self.descending else None
+        elif self._order is None:
+            self._order = self._sorted()
+        self.view = self.rows if self._order is None else View(self.rows, self._order)
         self._keep_cursor()
 
     def _keep_cursor(self) -> None:
@@ -88,44 +156,80 @@ class TableModel:
         if not view:
             self.cursor, self.cursor_key = 0, None
             return
-        if self.cursor < len(view) and view[self.cursor].key == self.cursor_key:
-            return
-        found = self.find(self.cursor_key) if self.cursor_key is not None else None
-        self.cursor = found if found is not None else min(self.cursor, len(view) - 1)
-        self.cursor_key = view[self.cursor].key
+        if not (self.cursor < len(view) and view[self.cursor].key == self.cursor_key):
+            found = self._find_cursor() if self.cursor_key is not None else None
+            self.cursor = found if found is not None else min(self.cursor, len(view) - 1)
+            self.cursor_key = view[self.cursor].key
+        self._cursor_place = self.cursor if self._order is None else self._order[self.cursor]
+
+    def _find_cursor(self) -> int | None:
+        """The cursor's row in the view: at its old place among the rows, or wherever it went."""
+        place = self._cursor_place
+        if place < len(self.rows) and self.rows[place].key == self.cursor_key:
+            if self._order is None:
+                return place
+            try:
+                return self._order.index(place)
+            except ValueError:
+                return None
+        return self.find(self.cursor_key)
 
     def find(self, key: Key) -> int | None:
         """Where the row of that key stands in the view."""
         return next((index for index, row in enumerate(self.view) if row.key == key), None)
 
-    def _sorted(self, rows: Sequence[Row], index: int) -> list[Row]:
-        """Rows with a value first, by it; those without (unknown, `-`) last, in either direction."""
-        column = self.columns[index]
-        cells = [row.cells[index] for row in rows]
-        values: list[Any]
-        if column.sort_key is not None:
-            values = [column.sort_key(row) for row in rows]
-        else:
-            values = [cell.sort if type(cell) is Cell else None for cell in cells]
-        if all(value is None for value in values) and column.sort_key is None:
-            values = [natural_key(cell if isinstance(cell, str) else cell.text) for cell in cells]
-        if values != self._values or self.descending != self._order_descends or len(self._order) != len(rows):
-            try:
-                self._order = self._ordered(values)
-            except TypeError:
-                self._order = self._ordered([natural_key(cell_text(cell)) for cell in cells])
-            self._values, self._order_descends = values, self.descending
-        return [rows[position] for position in self._order]
+    # -- sorting -----------------------------------------------------------------------------------------------------
 
-    def _ordered(self, values: list[Any]) -> list[int]:
-        """Positions by value, equal ones as they came, None last in either direction."""
-        if None in values:
-            order = [position for position, value in enumerate(values) if value is not None]
-            rest = [position for position, value in enumerate(values) if value is None]
-        else:
-            order, rest = list(range(len(values))), []
-        order.sort(key=values.__getitem__, reverse=self.descending)
-        return order + rest if rest else order
+    def _value(self, row: Row) -> Any:
+        """What a row is sorted by; None when it has none."""
+        index = self.column_index(self.sort_column)
+        if index is None:
+            return None
+        column = self.columns[index]
+        if column.sort_key is not None:
+            return column.sort_key(row)
+        cell = row.cells[index]
+        return cell.sort if isinstance(cell, Cell) else None
+
+    def _text_value(self, row: Row) -> Any:
+        index = self.column_index(self.sort_column)
+        return natural_key(cell_text(row.cells[index])) if index is not None else None
+
+    def _sorted(self) -> list[int]:
+        """Places by value, equal ones as they came, those without a value last in either direction."""
+        places = list(range(len(self.rows))) if self._passes is None else list(compress(count(), self._passes))
+        if not self.sort_column:
+            return places[::-1] if self.descending else places
+        if self._values is None:
+            self._values = list(map(self._value, self.rows))
+            self._values_are_text = False
+        missing = self._values.count(None)
+        if missing == len(self._values) and not self._has_sort_key():
+            self._use_text()
+            missing = 0
+        try:
+            return self._by_value(places, missing)
+        except TypeError:
+            self._use_text()
+            return self._by_value(places, 0)
+
+    def _has_sort_key(self) -> bool:
+        index = self.column_index(self.sort_column)
+        return index is not None and self.columns[index].sort_key is not None
+
+    def _use_text(self) -> None:
+        self._values = list(map(self._text_value, self.rows))
+        self._values_are_text = True
+
+    def _by_value(self, places: list[int], missing: int) -> list[int]:
+        values = self._values
+        assert values is not None
+        rest: list[int] = []
+        if missing:
+            rest = [place for place in places if values[place] is None]
+            places = [place for place in places if values[place] is not None]
+        places.sort(key=values.__getitem__, reverse=self.descending)
+        return places + rest
 
     # -- order and filter --------------------------------------------------------------------------------------------
 
@@ -133,13 +237,17 @@ class TableModel:
         """Raises KeyError for a column that is not there; an empty id is the order in which rows came."""
         if column_id and self.column_index(column_id) is None:
             raise KeyError(column_id)
+        if column_id != self.sort_column:
+            self._values = None
         self.sort_column, self.descending = column_id, descending
+        self._order = None
         self._rebuild()
 
     def set_filter(self, text: str) -> None:
         """Raises FilterError and keeps the present filter when the text can't be used."""
         predicate = parse_filter(text, self.columns)
         self._predicate = predicate
+        self._passes = self._order = None
         self.filter_text = text.strip() if predicate is not None else ""
         self._rebuild()
 
@@ -151,6 +259,7 @@ class TableModel:
             return
         self.cursor = max(0, min(index, len(self.view) - 1))
         self.cursor_key = self.view[self.cursor].key
+        self._cursor_place = self.cursor if self._order is None else self._order[self.cursor]
         if self._anchor is not None:
             self._mark_range()
 

@@ -7,13 +7,15 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.segment import Segment
 from rich.style import Style
+from textual.strip import Strip
 
 from tests.tui.widgets.fake_log import FakeLine
 from tui.glyphs import ASCII
 from tui.look import PLAIN, Look
 from tui.themes import shipped_themes
-from tui.widgets.log_paint import LinePainter, status_line, worker_ordinal
+from tui.widgets.log_paint import LinePainter, status_line, window, with_offsets, worker_ordinal
 from tui.widgets.log_status import LogFacts, log_status
 from tui.widgets.moments import parse_moment
 from tui.widgets.sgr import strip_sgr
@@ -26,7 +28,7 @@ def painter(width: int = 30, **options: object) -> LinePainter:
 def drawn(brush: LinePainter, line: FakeLine, *, cursor: bool = False, marked: bool = False) -> list[str]:
     rows = []
     for row, body in enumerate(brush.body(line)):
-        rows.append((brush.prefix(line, row, cursor=cursor, marked=marked).text + body.text).rstrip())
+        rows.append((Strip(brush.prefix(line, row, cursor=cursor, marked=marked)).text + body.text).rstrip())
     return rows
 
 
@@ -41,15 +43,15 @@ def test_levels_cursor_and_marks_stand_in_the_gutter() -> None:
 def test_merged_lines_bear_their_worker_and_time() -> None:
     brush = painter(60, show_time=True)
     line = FakeLine(0, "step: 1", at=1_764_500_000.5, source="train-a/0/3")
-    assert brush.see_source(line.source)
-    assert not brush.see_source("a/0/0")
+    assert brush.see_sources([line.source])
+    assert not brush.see_sources(["a/0/0"])
     assert drawn(brush, line) == ["  10:53:20 train-a/0/3 │ step: 1"]
     assert drawn(brush, FakeLine(1, "x", source="a/0/0")) == ["  00:00:00 a/0/0       │ x"]
 
 
 def test_wrapped_rows_keep_the_bar_and_the_colours() -> None:
     brush = painter(26, wrap=True)
-    brush.see_source("a/0/0")
+    brush.see_sources(["a/0/0"])
     line = FakeLine(0, "\x1b[31m" + "0123456789" * 4, source="a/0/0")
     assert brush.text_width == 16
     assert drawn(brush, line) == ["  a/0/0 │ 0123456789012345", "        │ 6789012345678901", "        │ 23456789"]
@@ -65,6 +67,20 @@ def test_the_rows_that_are_told_are_the_rows_that_are_drawn(text: str, width: in
     rows = brush.body(line)
     assert len(rows) == brush.rows_of(line)
     assert all(row.cell_length == brush.text_width for row in rows)
+
+
+@given(st.lists(st.text(alphabet="abc☃漢", max_size=12), max_size=5), st.integers(0, 30), st.integers(1, 30))
+def test_a_window_is_what_a_crop_would_be(texts: list[str], start: int, width: int) -> None:
+    segments = [Segment(text, Style(bold=bool(index % 2))) for index, text in enumerate(texts) if text]
+    cut = Strip(window(segments, start, width, Style.null()))
+    assert cut.cell_length == width
+    assert cut.text == Strip(segments).crop_extend(start, start + width, Style.null()).text
+
+
+def test_every_cell_of_the_text_knows_its_column_and_line() -> None:
+    strip = with_offsets([Segment("> ")], [Segment("ab"), Segment("cd")], 10, 7)
+    assert [segment.style.meta["offset"] for segment in strip if segment.style] == [(0, 7), (10, 7), (12, 7)]
+    assert strip.cell_length == 6
 
 
 def test_a_match_is_drawn_over_the_colours_that_it_crosses() -> None:
@@ -128,7 +144,7 @@ def test_the_status_line_says_what_matters_most_first(facts: LogFacts, width: in
 
 def test_the_ascii_set_draws_ascii_alone() -> None:
     brush = LinePainter(Look(glyphs=ASCII), Style.null(), 40)
-    brush.see_source("a-very-long-name-of-a-request/10/12")
+    brush.see_sources(["a-very-long-name-of-a-request/10/12"])
     line = FakeLine(0, "x", level="error", source="a-very-long-name-of-a-request/10/12")
     assert "".join(drawn(brush, line, cursor=True)).isascii()
 

@@ -152,9 +152,9 @@ async def test_a_hit_far_away_is_reached_bit_by_bit_without_holding_up_the_scree
         await pilot.pause()
         log.reads = 0
         await pilot.press("E")
-        assert log.reads < 4_500
+        assert log.reads < 1_500
         assert "looking for the previous error" in seen(view)[10]
-        for _ in range(30):
+        for _ in range(25):
             view.poll(1.0)
         await pilot.pause()
         assert view.current_line is not None

@@ -146,6 +146,34 @@ def test_sorting_keeps_the_order_of_equals_and_every_row(values: list[int | None
             assert one > two if descending else one < two
 
 
+cells = st.one_of(st.none(), st.integers(0, 4), st.sampled_from(["b1", "b10", "b2", "a"]))
+tables = st.lists(st.lists(cells, min_size=6, max_size=6), min_size=2, max_size=6)
+
+
+@given(tables, st.booleans(), st.sampled_from(["", "a", "! b", "n>2"]), st.booleans())
+def test_a_table_that_is_patched_looks_like_one_that_is_new(
+    history: list[list[int | str | None]], descending: bool, text: str, by_value: bool
+) -> None:
+    model = TableModel((Column("n", "N"),))
+    model.sort_by("n" if by_value else "", descending=descending)
+    model.set_filter(text)
+    before: list[Row] = []
+    for values in history:
+        rows = [
+            Row(index, (value if isinstance(value, str) else number_cell(value),))
+            for index, value in enumerate(values)
+        ]
+        # What did not change stays the same object, as in life.
+        before = [old if old == new else new for old, new in itertools.zip_longest(before, rows) if new is not None]
+        model.set_rows(before)
+        fresh = TableModel(model.columns)
+        fresh.set_rows(rows)
+        fresh.set_filter(text)
+        fresh.sort_by(model.sort_column, descending=descending)
+        assert [item.key for item in model.view] == [item.key for item in fresh.view]
+        assert not model.view or model.view[model.cursor].key == model.cursor_key
+
+
 @given(st.lists(numbers, min_size=2, max_size=4))
 def test_the_order_depends_on_the_rows_alone_not_on_those_before(history: list[list[int | None]]) -> None:
     model, fresh = TableModel((Column("n", "N"),)), TableModel((Column("n", "N"),))
