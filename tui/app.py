@@ -1,1 +1,242 @@
-"""The Textual application: opened by `slicetower` without a verb."""
+"""The Textual application: opened by `slicetower` without a verb.
+
+It paints first and opens the tower (cloud client, journal, watch, connections) afterwards, in a worker: nothing here
+imports grpc or asyncssh. Screens live on one stack over the fleet; actions that no screen performs itself end here.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from textual.app import App, SystemCommand
+from textual.driver import Driver
+from textual.screen import Screen
+from textual.worker import Worker, WorkerState
+
+from backend.model import Event, EventKind
+from backend.outcomes import OperatorError
+from backend.sanitize import plain
+from tui.actions import BY_ID, in_scope, refusal
+from tui.command_line import History
+from tui.glyphs import ASCII, UNICODE
+from tui.look import default_variables
+from tui.navigation import Navigation
+from tui.screens.base import Performs
+from tui.screens.confirm import Choice, Question
+from tui.screens.leaving import leaving_lines
+from tui.settings import Settings
+from tui.station import Station
+from tui.themes import DEFAULT_THEME, ThemeStore
+
+if TYPE_CHECKING:
+    from backend.context import Context, Paths
+
+NOTICES = 500
+"""Own errors and actions kept for the events screen until the journal takes them."""
+THEME_POLL_S = 2.0
+MEDIUM, WIDE, VAST = 100, 120, 150
+"""Columns from which the fleet shows all its columns, forms stand beside their preview, the fleet beside its detail."""
+
+
+class SliceTower(Station, Navigation, App[int]):
+    """The console on one context."""
+
+    TITLE = "slicetower"
+    CSS_PATH = "console.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MEDIUM, "-medium"), (WIDE, "-wide"), (VAST, "-vast")]  # noqa: RUF012 - Textual's own kind
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (32, "-high")]  # noqa: RUF012
+
+    def __init__(
+        self,
+        context: Context,
+        settings: Settings | None = None,
+        *,
+        console_log: Path | None = None,
+        themes_folder: Path | None = None,
+        context_arguments: Sequence[str] = (),
+        driver_class: type[Driver] | None = None,
+    ) -> None:
+        self.console_log = console_log
+        super().__init__(driver_class=driver_class)
+        self.context = context
+        self.settings = settings or Settings()
+        self.themes_folder = themes_folder
+        self.context_arguments = tuple(context_arguments)
+        """The options that name the context, for processes of our own."""
+        self.command_history: list[str] = list(self.settings.commands.values())
+        self.started_read_only = self.read_only = context.read_only
+        self.glyphs = ASCII if self.settings.ascii else UNICODE
+        self.history = History()
+        self.paused = False
+        self.init_station()
+        self.notices: deque[Event] = deque(maxlen=NOTICES)
+        self.notices_version = 0
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return default_variables(self.current_theme.to_color_system().generate())
+
+    # Beginning
+
+    def on_mount(self) -> None:
+        from tui.screens.fleet import FleetScreen
+
+        self.themes = ThemeStore(self.themes_folder)
+        failures = self.themes.install(self)
+        wanted = self.settings.theme or DEFAULT_THEME
+        if wanted in self.available_themes:
+            self.theme = wanted
+        else:
+            self.say(f"There is no theme '{wanted}'; there are {', '.join(self.themes.names)}.", severity="warning")
+            self.theme = DEFAULT_THEME
+        for failure in failures:
+            self.say(str(failure), title="a theme was left out", severity="warning")
+        self.set_interval(THEME_POLL_S, self._poll_themes)
+        self.set_keymap(self.settings.keymap.for_textual())
+        self.push_screen(FleetScreen())
+        for problem in self.settings.problems:
+            self.say(problem, severity="warning")
+        self.call_after_refresh(self.open_tower)
+
+    def _poll_themes(self) -> None:
+        change = self.themes.poll(self)
+        if change is not None:
+            for failure in change.failures:
+                self.say(str(failure), title="a theme was left out", severity="warning")
+
+    # Telling
+
+    def say(self, text: str, *, title: str = "", severity: str = "information") -> None:
+        """A toast. The text passes the gate and is never markup."""
+        level = cast("Any", severity)
+        self.notify(plain(text), title=plain(title), severity=level, markup=False, timeout=8)
+
+    def note(self, kind: EventKind, text: str, *, subject: str = "") -> None:
+        """An event of the console's own: shown among the events, and journalled."""
+        event = Event(
+            at=datetime.now(UTC), kind=kind, subject=subject, text=plain(text), project=self.context.project
+        )
+        self.notices.append(event)
+        self.notices_version += 1
+        if self.tower is not None:
+            self.tower.journal.record([event])
+
+    def tell(self, error: BaseException, *, doing: str = "") -> None:
+        """An error as a sentence: on screen, and among the events. What is no operator's error leaves its trace in the log."""
+        if isinstance(error, OperatorError):
+            text = f"{error.what} {error.cure}".strip()
+        else:
+            text = f"slicetower itself failed{f' at {doing!r}' if doing else ''}: {type(error).__name__}: {error}."
+            self._log_trace(error)
+            text += f" The trace is in {self.console_log}." if self.console_log else ""
+        self.say(text, title=doing, severity="error")
+        self.note(EventKind.ERROR, f"{doing}: {text}" if doing else text)
+
+    def _log_trace(self, error: BaseException) -> None:
+        if self.console_log is None:
+            return
+        lines = "".join(traceback.format_exception(error))
+        descriptor = os.open(self.console_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8") as log:
+            log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')}\n{lines}\n")
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        error = event.worker.error
+        if event.state is not WorkerState.ERROR or error is None:
+            return
+        if event.worker is self._keeper and isinstance(error, OperatorError):
+            self.trouble = error
+        self.tell(error, doing=event.worker.name)
+
+    # The palette and the command line
+
+    def do_palette(self) -> None:
+        self.action_command_palette()
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: every action that works on this screen now."""
+        if not isinstance(screen, Performs):
+            return
+        for action in in_scope(screen.SCOPE):
+            if action.by_widget or action.id == "palette" or refusal(action, read_only=self.read_only):
+                continue
+            perform = cast("Callable[[], None]", lambda chosen=action.id: screen.action_perform(chosen))
+            key = self.settings.keymap.shown(action)
+            yield SystemCommand(f"{action.title}{f'  ({key})' if key else ''}", action.help, perform)
+
+    # Small actions
+
+    def do_refresh(self) -> None:
+        if self.tower is None:
+            if self.trouble is not None:
+                self.open_tower()
+            return
+        self.tower.watch.poke()
+
+    def do_pause(self) -> None:
+        self.paused = not self.paused
+        key = self.settings.keymap.shown(BY_ID["pause"])
+        self.say(f"The screen stands still; {key} lets it go on." if self.paused else "The screen goes on.")
+
+    def do_theme(self) -> None:
+        names = self.themes.names
+        place = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(place + 1) % len(names)]
+        self.say(f"Theme: {self.theme}")
+
+    def do_context(self) -> None:
+        self.say(f"This is {self.context.name} ({self.context.project}), from {self.context.source or 'no file'}.")
+
+    def do_interrupt(self) -> None:
+        text = self.screen.get_selected_text()
+        if text:
+            self.copy(text)
+        else:
+            self.say(f"{self.settings.keymap.shown(BY_ID['quit'])} quits.")
+
+    def copy(self, text: str) -> None:
+        """Copies by OSC 52, and to a file, because many terminals drop OSC 52."""
+        self.copy_to_clipboard(text)
+        self.say(f"Copied {len(text):,} characters.")
+
+    def do_screenshot(self) -> None:
+        name = f"slicetower-{datetime.now(UTC):%Y%m%d-%H%M%S}.svg"
+        path = self.save_screenshot(name, path=str(self.console_log.parent) if self.console_log else None)
+        self.say(f"Saved {path}.")
+
+    async def do_quit(self) -> None:
+        """Says what still exists and runs, asks, closes, and leaves."""
+        lines = leaving_lines(self.fleet, self.live_runs(), self.context.prices)
+        if lines:
+            choices = (Choice("quit", "Quit", "primary"), Choice("no", "Stay"))
+            if await self.push_screen_wait(Question("Quit slicetower?", lines, choices)) != "quit":
+                return
+        await self.close_tower()
+        self.exit(0)
+
+
+def open_console(context: Context, paths: Paths, context_arguments: Sequence[str] = ()) -> int | None:
+    """Runs the application in this terminal.
+
+    Returns:
+        The exit code; None when Textual had none.
+    """
+    from tui.driver import TerminalDriver
+    from tui.settings import load_settings
+
+    app = SliceTower(
+        context,
+        load_settings(paths.config),
+        console_log=paths.console_log,
+        themes_folder=paths.themes_dir,
+        context_arguments=context_arguments,
+        driver_class=TerminalDriver,
+    )
+    app.run()
+    return app.return_code

@@ -1,0 +1,62 @@
+"""The command line: words, targets and what follows `--`, completion, history."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.outcomes import OperatorError
+from tui.command_line import History, complete, parse
+
+
+def test_a_command_after_the_dashes_is_kept_as_typed() -> None:
+    line = parse("run train-a/0 train-b -- echo '$HOME' ; ls  -l")
+    assert line is not None
+    assert line.action.id == "run-command"
+    assert line.targets == ("train-a/0", "train-b")
+    assert line.rest == "echo '$HOME' ; ls  -l"
+
+
+def test_an_empty_line_is_nothing() -> None:
+    assert parse("  : ") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("qrr", "Near: qr"),
+        ("events state ' x", "Close the quotes"),
+        ("refresh now", "takes no arguments"),
+        ("zzzzzz", "no command 'zzzzzz'"),
+    ],
+)
+def test_what_cannot_be_understood_says_why_and_what_to_do(text: str, words: str) -> None:
+    with pytest.raises(OperatorError) as caught:
+        parse(text)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "completed"),
+    [
+        ("ev", "events"),
+        ("w tr", "w train-a"),
+        ("w train-a/0/", "w train-a/0/0"),
+        ("run train-a tr", "run train-a train-a"),
+        ("theme tower-l", "theme tower-light"),
+        ("zz", None),
+        ("run train-a -- ho", None),
+        ("", None),
+    ],
+)
+def test_completion(text: str, completed: str | None) -> None:
+    targets = ["train-a", "train-a/0", "train-a/0/0", "train-a/0/1"]
+    assert complete(text, targets, ["tower-dark", "tower-light"]) == completed
+
+
+def test_history_walks_back_and_forth_without_doubles() -> None:
+    history = History()
+    for line in ("qr", "w train-a", "qr"):
+        history.add(line)
+    assert history.lines == ("w train-a", "qr")
+    assert [history.older(), history.older(), history.older()] == ["qr", "w train-a", None]
+    assert [history.newer(), history.newer(), history.newer()] == ["qr", "", None]

@@ -1,0 +1,68 @@
+"""What an action is: its key, where it works, whether it changes something, what stands before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+FLEET, WORKERS, LOGS, RUNS, RUN = "fleet", "workers", "logs", "runs", "run"
+BENCHES, BENCH, CREATE, DESCRIBE, EVENTS, HELP = "benches", "bench", "create", "describe", "events", "help"
+DIALOG, RUN_FORM, BENCH_FORM = "dialog", "run form", "bench form"
+
+MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVENTS, HELP})
+"""Screens that fill the terminal and are not forms: single letters are verbs there."""
+FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM})
+"""Forms that fill the terminal: letters are typed there, verbs are control and function keys."""
+FORMS = FULL_FORMS | {DIALOG}
+TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS})
+TEXTS = frozenset({LOGS, RUN, BENCH})
+EVERY = MAIN | FORMS
+
+
+class Group(StrEnum):
+    """The headings of the help screen, in this order."""
+
+    HERE = "this screen"
+    MOVE = "moving and choosing"
+    GO = "screens"
+    CONSOLE = "the console"
+    DANGER = "changes something that costs or cannot be undone"
+
+
+class Confirm(StrEnum):
+    """What stands between the key and the deed."""
+
+    NONE = "at once"
+    ASK = "asks first"
+    LIST = "shows the list and asks"
+    TYPED = "asks for the name to be typed"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that the operator can do."""
+
+    id: str
+    """Unique; the name in `[keys]` of the configuration."""
+    keys: tuple[str, ...]
+    """Default keys; empty for what only the palette and the command line offer."""
+    title: str
+    """One or two words for the footer."""
+    help: str
+    """One sentence for the help screen and the palette."""
+    scopes: frozenset[str]
+    """The screens on which it exists."""
+    group: Group = Group.HERE
+    hint: int = 0
+    """Place in the footer, lowest first; 0 keeps it out of the footer."""
+    changes: bool = False
+    """It changes something outside this console: absent when read-only."""
+    confirm: Confirm = Confirm.NONE
+    equivalent: str = ""
+    """The function of backend.cloud.equivalents that explains it; empty where nothing is sent to the cloud."""
+    words: tuple[str, ...] = ()
+    """Its names on the command line."""
+    by_widget: bool = False
+    """The widget that has the focus binds the key itself."""
+    widget_id: str = ""
+    """The id of the widget's own binding, for the keymap."""

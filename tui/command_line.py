@@ -1,0 +1,139 @@
+"""The words after `:`: taking a line apart and completing it. Pure, no widget.
+
+`WORD [TARGET...] [REST]`: a word is an action's name on the command line, or one of the few that need an argument.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from backend.outcomes import OperatorError
+from tui.actions import Action, words
+
+ARGUMENTS: dict[str, str] = {
+    "w": "TARGET [filter]",
+    "workers": "TARGET [filter]",
+    "qr": "[filter]",
+    "fleet": "[filter]",
+    "run": "TARGET... [-- COMMAND]",
+    "x": "TARGET... [-- COMMAND]",
+    "bench": "TARGET",
+    "logs": "[TARGET]",
+    "shell": "WORKER",
+    "describe": "NAME",
+    "delete": "NAME",
+    "recreate": "NAME",
+    "reset": "NAME",
+    "gcloud": "NAME",
+    "theme": "NAME",
+    "ctx": "",
+    "events": "[filter]",
+}
+"""What may follow a word; words that are not here take nothing."""
+
+TARGET_WORDS = frozenset(
+    {"w", "workers", "run", "x", "bench", "logs", "shell", "describe", "delete", "recreate", "reset", "gcloud"}
+)
+HISTORY_LIMIT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """One line, taken apart."""
+
+    word: str
+    action: Action
+    targets: tuple[str, ...] = ()
+    """Arguments before `--`."""
+    rest: str = ""
+    """Everything after `--`, as typed."""
+
+
+def parse(text: str) -> CommandLine | None:
+    """Takes a line apart; None for an empty one.
+
+    Raises:
+        OperatorError: There is no such word, or quotes are not closed.
+    """
+    line = text.strip().removeprefix(":").strip()
+    if not line:
+        return None
+    head, dashes, rest = line.partition(" -- ")
+    if not dashes and line.endswith(" --"):
+        head = line.removesuffix(" --")
+    try:
+        word, *arguments = shlex.split(head)
+    except ValueError as error:
+        raise OperatorError(f"'{line}' cannot be read: {error}.", "Close the quotes.") from error
+    known = words()
+    action = known.get(word)
+    if action is None:
+        near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+        raise OperatorError(
+            f"There is no command '{word}'.", f"Near: {', '.join(near)}." if near else "Press ? for all of them."
+        )
+    if (arguments or rest) and word not in ARGUMENTS:
+        raise OperatorError(f"':{word}' takes no arguments.", f"Write :{word} alone.")
+    return CommandLine(word, action, tuple(arguments), rest.strip())
+
+
+def complete(text: str, targets: Sequence[str], themes: Iterable[str] = ()) -> str | None:
+    """The line with its last word completed, or None when nothing fits (or it is complete).
+
+    Args:
+        text: The line so far, without the colon.
+        targets: Names of queued resources and addresses of workers.
+        themes: Names of themes.
+    """
+    if not text or text.endswith(" -- ") or " -- " in text:
+        return None
+    head, blank, last = text.rpartition(" ")
+    if not blank:
+        candidates: Iterable[str] = sorted(words(), key=lambda item: (len(item), item))
+    elif head.split(" ")[0] in TARGET_WORDS:
+        candidates = targets
+    elif head == "theme":
+        candidates = themes
+    else:
+        return None
+    if not last and blank:
+        return None
+    found = next((item for item in candidates if item.startswith(last) and item != last), None)
+    return f"{head}{blank}{found}" if found is not None else None
+
+
+class History:
+    """Lines that were entered, newest last; `older` and `newer` walk through those that begin alike."""
+
+    def __init__(self, lines: Iterable[str] = ()) -> None:
+        self._lines: list[str] = list(lines)[-HISTORY_LIMIT:]
+        self._position = len(self._lines)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(self._lines)
+
+    def add(self, line: str) -> None:
+        """Remembers a line once, as the newest."""
+        line = line.strip()
+        if line:
+            kept = [item for item in self._lines if item != line]
+            self._lines = [*kept[1 - HISTORY_LIMIT :], line]
+        self._position = len(self._lines)
+
+    def older(self) -> str | None:
+        """The line before; None at the oldest."""
+        if self._position == 0:
+            return None
+        self._position -= 1
+        return self._lines[self._position]
+
+    def newer(self) -> str | None:
+        """The line after; an empty one behind the newest; None when already there."""
+        if self._position >= len(self._lines):
+            return None
+        self._position += 1
+        return self._lines[self._position] if self._position < len(self._lines) else ""

@@ -1,0 +1,145 @@
+"""Command lines that name something: `:w train-a/0 state=READY`, `:run train-a -- hostname`, `:delete old-d`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from backend.outcomes import OperatorError
+from tui.actions import refusal
+from tui.command_line import CommandLine
+from tui.screens.base import ConsoleScreen
+
+if TYPE_CHECKING:
+    from tui.app import SliceTower
+    from tui.screens.fleet import FleetScreen
+
+
+def run_line(console: SliceTower, screen: ConsoleScreen, line: CommandLine) -> None:
+    """Performs a line: on the screen it names, or as the screen's own action.
+
+    Raises:
+        OperatorError: What it names does not exist, or the console is read-only.
+    """
+    why = refusal(line.action, read_only=console.read_only)
+    if why:
+        raise OperatorError(why)
+    if screen.take_line(line):
+        return
+    named = LINES.get(line.word)
+    if named is not None and (line.targets or line.rest or line.word in ALWAYS):
+        named(console, line)
+    else:
+        screen.perform(line.action)
+
+
+def _workers(console: SliceTower, line: CommandLine) -> None:
+    from tui.screens.workers import WorkersScreen
+
+    targets = [text for text in line.targets if "=" not in text and not text.startswith(("!", "/"))]
+    filters = [text.removeprefix("/") for text in line.targets if text not in targets]
+    console.go(WorkersScreen(targets, " ".join(filters)))
+
+
+def _fleet(console: SliceTower, line: CommandLine) -> None:
+    console.do_go_fleet()
+    console.root().apply_filter(" ".join(line.targets))
+
+
+def _events(console: SliceTower, line: CommandLine) -> None:
+    from tui.screens.events import EventsScreen
+
+    console.go(EventsScreen(" ".join(line.targets)))
+
+
+def _run(console: SliceTower, line: CommandLine) -> None:
+    targets = line.targets or tuple(item.name for item in _root(console).chosen())
+    console.open_run_form(targets, line.rest)
+
+
+def _bench(console: SliceTower, line: CommandLine) -> None:
+    root = _root(console)
+    root.show_request(line.targets[0])
+    console.open_bench_form(root.current_request())
+
+
+def _shell(console: SliceTower, line: CommandLine) -> None:
+    worker = console.worker_at(line.targets[0])
+    if worker is None:
+        raise OperatorError(f"There is no worker '{line.targets[0]}' now.", "Write QR/SLICE/WORKER.")
+    console.root().background(console.open_shell(worker), group="shell", title="shell")
+
+
+def _on_request(console: SliceTower, line: CommandLine) -> None:
+    """An action of the fleet on a request by its name: the cursor goes there first."""
+    root = _root(console)
+    root.show_request(line.targets[0])
+    console.do_go_fleet()
+    root.perform(line.action)
+
+
+def _logs(console: SliceTower, line: CommandLine) -> None:
+    from tui.screens.logs import LogsScreen, RunLogs
+
+    wanted = line.targets[0]
+    runs = [
+        run
+        for run in console.live_runs()
+        if run.id == wanted or any(f"{worker.address}/".startswith(f"{wanted}/") for worker in run.workers)
+    ]
+    if not runs:
+        raise OperatorError(
+            f"No run of this console is called '{wanted}' or ran there.", "The screen 4 has all runs."
+        )
+    run = max(runs, key=lambda item: item.started_at)
+    names = [worker.address for worker in run.workers if f"{worker.address}/".startswith(f"{wanted}/")]
+    console.go(LogsScreen(RunLogs(run, names or None), merged=len(names) != 1))
+
+
+def _theme(console: SliceTower, line: CommandLine) -> None:
+    wanted = line.targets[0]
+    if wanted not in console.available_themes:
+        raise OperatorError(f"There is no theme '{wanted}'.", f"There are: {', '.join(console.themes.names)}.")
+    console.theme = wanted
+
+
+def _context(console: SliceTower, line: CommandLine) -> None:
+    from backend.context import config_names, load_context
+
+    if not line.targets:
+        names = config_names()
+        known = f"Known: {', '.join(names)}." if names else "The configuration holds no other."
+        console.say(f"This is {console.context.name} ({console.context.project}). {known}")
+        return
+    context = load_context(line.targets[0], read_only=console.started_read_only)
+    console.root().background(console.change_context(context), group="context", title=f"open {context.name}")
+
+
+def _root(console: SliceTower) -> FleetScreen:
+    return cast("FleetScreen", console.root())
+
+
+LINES: dict[str, Callable[[SliceTower, CommandLine], None]] = {
+    "w": _workers,
+    "workers": _workers,
+    "qr": _fleet,
+    "fleet": _fleet,
+    "events": _events,
+    "ev": _events,
+    "run": _run,
+    "x": _run,
+    "bench": _bench,
+    "shell": _shell,
+    "describe": _on_request,
+    "delete": _on_request,
+    "recreate": _on_request,
+    "reset": _on_request,
+    "gcloud": _on_request,
+    "logs": _logs,
+    "theme": _theme,
+    "ctx": _context,
+}
+"""Words that act on what is named after them."""
+
+ALWAYS = frozenset({"w", "workers", "qr", "fleet", "events", "ev", "ctx"})
+"""Words that are performed here even when nothing follows."""

@@ -1,0 +1,234 @@
+"""Ways between screens that begin anywhere: the application's part of going somewhere and coming back."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from textual.screen import Screen
+
+from backend.model import QueuedResource, Slice
+from backend.outcomes import OperatorError
+from backend.targets import WorkerRef, select
+from tui.screens.base import ConsoleScreen
+
+if TYPE_CHECKING:
+    from backend.cloud.equivalents import Equivalent
+    from backend.runs import Run
+    from tui.app import SliceTower
+
+
+class Navigation:
+    """Mixed into the application."""
+
+    root_depth = 2
+    """Screens on the stack when only the fleet is open: Textual's own blank one lies below it."""
+
+    @property
+    def _console(self) -> SliceTower:
+        return cast("SliceTower", self)
+
+    # Over the fleet
+
+    def go(self, screen: Screen[Any] | None = None) -> None:
+        """Back to the fleet, and from there to a screen."""
+        console = self._console
+        while len(console.screen_stack) > self.root_depth:
+            console.pop_screen()
+        if screen is not None:
+            console.push_screen(screen)
+
+    def root(self) -> ConsoleScreen:
+        """The fleet's screen."""
+        return cast("ConsoleScreen", self._console.screen_stack[self.root_depth - 1])
+
+    def do_go_fleet(self) -> None:
+        self.go()
+
+    def do_go_workers(self) -> None:
+        from tui.screens.fleet import FleetScreen
+        from tui.screens.workers import WorkersScreen
+
+        root = self.root()
+        chosen = root.chosen() if isinstance(root, FleetScreen) else []
+        self.go(WorkersScreen([item.name for item in chosen]))
+
+    def do_go_logs(self) -> None:
+        from tui.screens.logs import LogsScreen, RunLogs
+
+        runs = self._console.live_runs()
+        if not runs:
+            raise OperatorError("Nothing was run yet.", "x runs a command on workers.")
+        newest = max(runs, key=lambda run: run.started_at)
+        self.go(LogsScreen(RunLogs(newest), merged=True))
+
+    def do_go_runs(self) -> None:
+        from tui.screens.runs import RunsScreen
+
+        self.go(RunsScreen())
+
+    def do_go_benches(self) -> None:
+        from tui.screens.benches import BenchesScreen
+
+        self.go(BenchesScreen())
+
+    def do_go_events(self) -> None:
+        from tui.screens.events import EventsScreen
+
+        self.go(EventsScreen())
+
+    def do_go_create(self) -> None:
+        from tui.screens.create import CreateScreen
+
+        self.go(CreateScreen())
+
+    def do_help(self) -> None:
+        from tui.screens.help import HelpScreen
+
+        current = self._console.screen
+        if isinstance(current, ConsoleScreen) and current.SCOPE != "help":
+            self._console.push_screen(HelpScreen(current.SCOPE))
+
+    def show_request(self, name: str) -> None:
+        """Goes to the fleet with the cursor on the request of that name.
+
+        Raises:
+            OperatorError: There is none.
+        """
+        from tui.screens.fleet import FleetScreen
+
+        root = self.root()
+        self.go()
+        if isinstance(root, FleetScreen):
+            root.show_request(name)
+
+    def await_request(self, key: tuple[str, str, str]) -> None:
+        """Puts the fleet's cursor on a request as soon as it is seen."""
+        from tui.screens.fleet import FleetScreen
+
+        root = self.root()
+        if isinstance(root, FleetScreen):
+            root.await_request(key)
+
+    # Over any screen
+
+    def open_run_form(self, targets: Sequence[str], command: str = "") -> None:
+        from tui.screens.run_form import RunFormScreen
+
+        self._console.push_screen(RunFormScreen(targets, command))
+
+    def open_bench_form(self, item: QueuedResource) -> None:
+        from tui.screens.bench_form import BenchFormScreen
+
+        self._console.push_screen(BenchFormScreen(item))
+
+    def show_equivalent(self, title: str, same: Equivalent) -> None:
+        from tui.screens.same import SameDialog
+
+        self._console.push_screen(SameDialog(title, same))
+
+    def describe_request(self, item: QueuedResource) -> None:
+        """The raw view of a queued resource."""
+        from backend.cloud import equivalents
+        from tui.screens.deeds import rest_of
+        from tui.screens.describe import DescribeScreen
+
+        client = self._console.require_tower().client
+        same = equivalents.describe(item, rest_of(self._console.context))
+        self._console.push_screen(
+            DescribeScreen(
+                item.name,
+                lambda: client.describe(item.project, item.zone, item.name),
+                lambda: self.show_equivalent(f"describe {item.name}", same),
+            )
+        )
+
+    def describe_slice(self, item: Slice) -> None:
+        """The raw view of a node."""
+        from backend.cloud import equivalents
+        from tui.screens.deeds import rest_of
+        from tui.screens.describe import DescribeScreen
+
+        client = self._console.require_tower().client
+        same = equivalents.describe_node(item, rest_of(self._console.context))
+        self._console.push_screen(
+            DescribeScreen(
+                item.node_id,
+                lambda: client.describe_node(item.project, item.zone, item.node_id),
+                lambda: self.show_equivalent(f"describe {item.node_id}", same),
+            )
+        )
+
+    # Runs
+
+    def live_runs(self) -> list[Run]:
+        """Runs that this console launched or found again."""
+        tower = self._console.tower
+        return list(tower.runs.active.values()) if tower is not None else []
+
+    def find_run(self, run_id: str) -> Run:
+        """A run of this console, or one of the journal's to be read.
+
+        Raises:
+            OperatorError: There is none of that id.
+        """
+        runs = self._console.require_tower().runs
+        return runs.active.get(run_id) or runs.open(runs.store.get(run_id))
+
+    def open_run(self, run: Run) -> None:
+        from tui.screens.run import RunScreen
+
+        self._console.push_screen(RunScreen(run))
+
+    def worker_at(self, address: str) -> WorkerRef | None:
+        """The worker of an address, if it exists now."""
+        try:
+            return next(iter(select(self._console.fleet, [address])), None)
+        except OperatorError:
+            return None
+
+    def own_command(self) -> list[str]:
+        """How this program is started again on the same context."""
+        return [sys.executable, "-m", "tui.cli.main", *self._console.context_arguments]
+
+    # The terminal, lent
+
+    def _require_terminal(self) -> None:
+        driver = self._console._driver
+        if driver is None or not driver.can_suspend:
+            raise OperatorError("This needs a terminal of its own, and this screen is none.")
+
+    async def do_plain(self) -> None:
+        """Prints the page plainly outside the screen, where the terminal's own copying works, until enter."""
+        console = self._console
+        self._require_terminal()
+        screen = console.screen
+        text = screen.page_text() if isinstance(screen, ConsoleScreen) else ""
+        with console.batch_update(), console.suspend():
+            print(text, flush=True)
+            print("-- enter comes back to slicetower --", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)
+
+    async def open_shell(self, worker: WorkerRef | None) -> None:
+        """An interactive shell on a worker, in this terminal; the loop and its tails live on meanwhile.
+
+        Raises:
+            OperatorError: There is no worker, no ssh client, or this terminal cannot be lent.
+        """
+        console = self._console
+        if worker is None:
+            raise OperatorError("There is no worker under the cursor.")
+        self._require_terminal()
+        argv = [*console.own_command(), "shell", worker.address]
+        if shutil.which(argv[0]) is None:
+            raise OperatorError(f"{argv[0]} cannot be found.")
+        # Without the batch, paints pile up behind the suspended writer and block the loop (research: tui 3.9).
+        with console.batch_update(), console.suspend():
+            print(f"shell on {worker.address}; exit comes back to slicetower", flush=True)
+            process = await asyncio.create_subprocess_exec(*argv)
+            await process.wait()
+        if process.returncode:
+            raise OperatorError(f"The shell on {worker.address} ended with {process.returncode}.")

@@ -1,0 +1,306 @@
+"""What every screen has: the header, crumbs, the command and filter line, the hints, a clock, and one way to perform actions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
+from textual.widgets import Static
+from textual.worker import Worker, WorkerState
+
+from backend.outcomes import OperatorError
+from tui.actions import BY_ID, Action, hints, refusal
+from tui.command_line import CommandLine, parse
+from tui.screens.form import FormLine
+from tui.screens.prompt import COMMAND, FILTER, Prompt
+from tui.widgets.hints_footer import Hint, HintsFooter
+from tui.widgets.live_table import LiveTable
+from tui.widgets.rows import Cell
+from tui.widgets.status_header import StatusHeader
+
+if TYPE_CHECKING:
+    from tui.app import SliceTower
+
+TICK_S = 0.5
+"""How often a screen looks at the version counters; nothing is drawn when they stand still."""
+
+
+class Performs:
+    """Performs actions of the registry: on this screen when it can, else on the application."""
+
+    SCOPE: ClassVar[str] = ""
+
+    @property
+    def console(self) -> SliceTower:
+        """The application, by its own type."""
+        return cast("SliceTower", cast("Widget", self).app)
+
+    def handler(self, action: Action) -> Callable[[], Awaitable[None] | None] | None:
+        """The method `do_ID` that performs an action, of this screen or of the application."""
+        name = f"do_{action.id.replace('.', '_').replace('-', '_')}"
+        return getattr(self, name, None) or getattr(self.console, name, None)
+
+    def action_perform(self, action_id: str) -> None:
+        """What a key is bound to."""
+        self.perform(BY_ID[action_id])
+
+    def perform(self, action: Action) -> bool:
+        """Performs an action, if the read-only gate lets it. Coroutines run as workers of this screen.
+
+        Returns:
+            Whether it was begun.
+        """
+        why = refusal(action, read_only=self.console.read_only)
+        if why:
+            self.console.say(why, severity="warning")
+            return False
+        handler = self.handler(action)
+        if handler is None or self.SCOPE not in action.scopes:
+            self.console.say(f"'{action.title}' does nothing on this screen.", severity="warning")
+            return False
+        try:
+            result = handler()
+        except OperatorError as error:
+            self.console.tell(error, doing=action.title)
+            return False
+        if inspect.iscoroutine(result):
+            self.background(result, group=action.id, title=action.title)
+        return True
+
+    def background(self, work: Awaitable[Any], *, group: str, title: str) -> Worker[Any]:
+        """Runs a coroutine as a worker; its error becomes a sentence on screen (`on_worker_state_changed`)."""
+        return cast("Widget", self).run_worker(
+            work, group=group, name=title, exclusive=True, exit_on_error=False, description=title
+        )
+
+    def explain_worker(self, event: Worker.StateChanged) -> None:
+        """Tells what went wrong in a worker of this screen."""
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            self.console.tell(event.worker.error, doing=event.worker.name)
+
+
+class ConsoleScreen(Performs, Screen[None]):
+    """A screen that fills the terminal."""
+
+    AUTO_FOCUS = ""
+    crumb: str = ""
+    """Its place in the crumbs; may hold what it is about: `workers train-a`."""
+
+    _crumbs: str = ""
+
+    def compose(self) -> ComposeResult:
+        yield StatusHeader(id="status")
+        yield Static(id="crumbs", markup=False)
+        with Container(id="body"):
+            yield from self.compose_body()
+        yield Prompt(self.console.history)
+        yield HintsFooter(id="hints")
+
+    def compose_body(self) -> Iterable[Widget]:
+        """The widgets between crumbs and prompt."""
+        return ()
+
+    def on_mount(self) -> None:
+        self.set_interval(TICK_S, self._tick)
+        self._tick()
+        self.focus_main()
+
+    def on_screen_resume(self) -> None:
+        self._tick()
+
+    def _tick(self) -> None:
+        if self.is_current and not self.console.paused:
+            self.refresh_frame()
+            self.tick()
+
+    def tick(self) -> None:
+        """Looks at the version counters and draws what changed. Called twice a second while the screen is on top."""
+
+    def refresh_frame(self) -> None:
+        """Header, crumbs and hints; widgets skip what did not change."""
+        self.query_one(StatusHeader).set_facts(self.console.header_facts())
+        crumbs = self.console.crumbs()
+        if crumbs != self._crumbs:
+            self._crumbs = crumbs
+            self.query_one("#crumbs", Static).update(crumbs)
+        self.query_one(HintsFooter).set_hints(self.hints())
+
+    def hints(self) -> list[Hint]:
+        """The footer of this screen: what can be done here, most useful first."""
+        keymap = self.console.settings.keymap
+        shown = hints(self.SCOPE, read_only=self.console.read_only)
+        return [
+            Hint(keymap.shown(action), action.title, priority=len(shown) - place, action=f"perform('{action.id}')")
+            for place, action in enumerate(shown)
+            if keymap.shown(action)
+        ]
+
+    def main_widget(self) -> Widget | None:
+        """The widget that has the focus when nothing else asks for it."""
+        return None
+
+    def focus_main(self) -> None:
+        widget = self.main_widget()
+        if widget is not None:
+            widget.focus()
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.query_one(Prompt)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        self.explain_worker(event)
+
+    # The prompt
+
+    def do_command(self) -> None:
+        self.prompt.targets = self.console.target_names()
+        self.prompt.themes = tuple(sorted(self.console.available_themes))
+        self.prompt.open(COMMAND)
+
+    def do_filter(self) -> None:
+        self.prompt.open(FILTER, self.filter_text())
+
+    def filter_text(self) -> str:
+        """The filter in force, to go on from."""
+        return ""
+
+    def apply_filter(self, text: str) -> None:
+        """Takes a filter as it is typed.
+
+        Raises:
+            OperatorError: It cannot be understood (a broken regular expression).
+        """
+
+    @on(Prompt.Typed)
+    def _filter_typed(self, event: Prompt.Typed) -> None:
+        try:
+            self.apply_filter(event.text)
+        except OperatorError:
+            # Half a pattern is not a mistake yet; it is told when it is entered.
+            return
+
+    @on(Prompt.Left)
+    def _prompt_left(self, event: Prompt.Left) -> None:
+        if event.mode == FILTER:
+            self.apply_filter("")
+        self.focus_main()
+
+    @on(Prompt.Entered)
+    def _prompt_entered(self, event: Prompt.Entered) -> None:
+        from tui.lines import run_line
+
+        self.focus_main()
+        try:
+            if event.mode == FILTER:
+                self.apply_filter(event.text)
+            elif (line := parse(event.text)) is not None:
+                run_line(self.console, self, line)
+        except OperatorError as error:
+            self.console.tell(error)
+
+    def take_line(self, line: CommandLine) -> bool:
+        """Performs a command line here; False leaves it to the application."""
+        return False
+
+    def page_text(self) -> str:
+        """What this screen says, as plain text to copy."""
+        return ""
+
+    # Leaving
+
+    def do_back(self) -> None:
+        if self.prompt.is_open:
+            self.prompt.take_key("escape")
+        elif self.filter_text():
+            self.apply_filter("")
+        elif len(self.console.screen_stack) > self.console.root_depth:
+            self.console.pop_screen()
+
+    def do_close(self) -> Awaitable[None] | None:
+        if len(self.console.screen_stack) > self.console.root_depth:
+            self.console.pop_screen()
+            return None
+        return self.console.do_quit()
+
+
+class TableScreen(ConsoleScreen):
+    """A screen around one live table with the id `table`."""
+
+    @property
+    def table(self) -> LiveTable:
+        return self.query_one("#table", LiveTable)
+
+    def main_widget(self) -> Widget:
+        return self.table
+
+    def filter_text(self) -> str:
+        return self.table.filter_text
+
+    def do_copy(self) -> None:
+        self.console.copy(self.table.copy_text())
+
+    def do_copy_with_header(self) -> None:
+        self.console.copy(self.table.copy_text(header=True))
+
+    async def do_sort(self) -> None:
+        """Asks for a column and sorts by it."""
+        from tui.screens.confirm import Pick
+
+        picks = [(column.id, column.title) for column in self.table.columns]
+        column = await self.console.push_screen_wait(Pick("Sort by", picks))
+        if column:
+            self.table.sort_by(column)
+
+    def page_text(self) -> str:
+        table = self.table
+        lines = [[column.title for column in table.columns]]
+        lines += [[cell.text if isinstance(cell, Cell) else cell for cell in row.cells] for row in table.visible_rows]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(table.columns))]
+        return "\n".join(
+            "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        )
+
+    def apply_filter(self, text: str) -> None:
+        refused = self.table.set_filter(text.strip())
+        if refused:
+            raise OperatorError(f"'{text}' is no filter: {refused}.", "Write text, a regex, column=value, or !text.")
+
+
+class FormScreen(ConsoleScreen):
+    """A screen of form lines: letters are typed, up and down go through the fields, escape leaves it."""
+
+    def line(self, name: str) -> FormLine:
+        """The line of one field."""
+        return next(line for line in self.query(FormLine) if line.field_name == name)
+
+    def texts(self) -> dict[str, str]:
+        """What the form says, by field name."""
+        return {line.field_name: line.value for line in self.query(FormLine)}
+
+    def do_next_field(self) -> None:
+        self.focus_next()
+
+    def do_previous_field(self) -> None:
+        self.focus_previous()
+
+
+Answer = TypeVar("Answer")
+
+
+class Dialog(Performs, ModalScreen[Answer | None], Generic[Answer]):
+    """A question over the screen; `escape` answers None."""
+
+    SCOPE = "dialog"
+
+    def do_back(self) -> None:
+        self.dismiss(None)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        self.explain_worker(event)

@@ -1,0 +1,203 @@
+"""The benchmark form: axes whose legality is judged while they are typed, the prediction, and what would be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.containers import Container, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from backend.model import EventKind, QueuedResource
+from backend.outcomes import OperatorError
+from backend.sanitize import plain_text
+from jobs.meshes import Mesh, default_mesh, legal_meshes
+from tui.actions import BENCH_FORM, bindings
+from tui.screens.base import FormScreen
+from tui.screens.form import FormBody, FormLine, PickedChoice
+from tui.wording import count
+
+if TYPE_CHECKING:
+    from backend.bench_model import BenchPlan, BenchRequest, Survey
+    from jobs.accelerators import Accelerator
+    from jobs.roofline import Prediction
+
+NUMBERS: tuple[tuple[str, str], ...] = (
+    ("dcn_data_parallelism", "DCN data"),
+    ("dcn_fsdp_parallelism", "DCN fsdp"),
+    ("dcn_tensor_parallelism", "DCN tensor"),
+    ("ici_data_parallelism", "ICI data"),
+    ("ici_fsdp_parallelism", "ICI fsdp"),
+    ("ici_tensor_parallelism", "ICI tensor"),
+    ("batch_size", "batch per device"),
+    ("embedding_dimension", "embedding dimension"),
+    ("num_layers", "layers"),
+    ("steps", "steps"),
+    ("warmup", "warm-up steps"),
+    ("port", "coordinator port"),
+)
+"""Field of BenchRequest -> label; upstream's flags have the same names."""
+AXES = tuple(name for name, _ in NUMBERS[:6])
+
+
+def mesh_texts(mesh: Mesh) -> dict[str, str]:
+    """The texts of the six axis fields."""
+    values = (*mesh.dcn.sizes, *mesh.ici.sizes)
+    return {name: str(value) for name, value in zip(AXES, values, strict=True)}
+
+
+def request_of(texts: Mapping[str, str]) -> BenchRequest:
+    """What the form asks for.
+
+    Raises:
+        OperatorError: A field is no whole number.
+    """
+    from backend.bench_model import BenchRequest
+
+    numbers: dict[str, Any] = {}
+    for name, label in NUMBERS:
+        text = texts.get(name, "").strip()
+        if not (text.isascii() and text.isdecimal()):
+            raise OperatorError(
+                f"{label}: '{text}' is no whole number." if text else f"{label}: a number is missing."
+            )
+        numbers[name] = int(text)
+    return BenchRequest(**numbers, python=texts.get("python", "").strip() or "python3")
+
+
+def prediction_words(prediction: Prediction) -> list[str]:
+    """The estimate and what it rests on."""
+    memory = prediction.memory.total / 2**30
+    return [
+        f"predicted {prediction.tflops_per_device:.4g} TFLOP/s a device, {prediction.step_time_s:.3g} s a step,"
+        f" bound by {prediction.bound}",
+        f"{memory:.1f} GiB of HBM a device" + ("" if prediction.fits else ": does not fit"),
+        *(f"assumed: {text}" for text in prediction.assumptions),
+    ]
+
+
+def plan_lines(plan: BenchPlan) -> list[str]:
+    """The plan in words: size, mesh, refusals, warnings, advice, prediction, and the command that repeats it."""
+    lines = [f"{count(plan.devices, 'device')} on {count(len(plan.workers), 'worker')}: {plan.mesh.words()}"]
+    lines += [f"refused: {text}" for text in plan.refusals]
+    lines += [f"! {text}" for text in plan.warnings]
+    lines += list(plan.advice)
+    if plan.prediction is not None:
+        lines += ["", *prediction_words(plan.prediction)]
+    elif plan.platform == "cpu":
+        lines.append("The workers are CPUs: no prediction and no utilisation are told for them.")
+    return [*lines, "", "the same from a shell:", plan.command]
+
+
+class BenchFormScreen(FormScreen):
+    """Asks for one sharding on a queued resource."""
+
+    SCOPE = BENCH_FORM
+    BINDINGS: ClassVar = bindings(BENCH_FORM)
+
+    def __init__(self, item: QueuedResource) -> None:
+        super().__init__()
+        self._item = item
+        self.crumb = f"bench {item.name}"
+        self._survey: Survey | None = None
+        self._accelerator: Accelerator | None = None
+        self._meshes: tuple[Mesh, ...] = ()
+        self._mesh = 0
+        self.plan: BenchPlan | None = None
+        self._trouble: OperatorError | None = None
+        self._news = "Asking the workers what they are …"
+
+    def compose_body(self) -> Iterable[Widget]:
+        from backend.bench_model import BenchRequest
+        from backend.bench_plan import accelerator_of
+
+        self._accelerator = accelerator_of(self._item)
+        defaults = BenchRequest()
+        texts = {name: str(getattr(defaults, name)) for name, _ in NUMBERS}
+        if self._accelerator is not None:
+            devices, slices = self._accelerator.devices, self._item.slice_count
+            texts |= mesh_texts(default_mesh(devices, slices))
+            self._meshes = legal_meshes(devices, slices)
+        with Container(id="run-form"):
+            with FormBody(id="form"):
+                for name, label in NUMBERS:
+                    yield FormLine(name, label, value=texts[name])
+                yield FormLine("python", "python", value=defaults.python)
+            with VerticalScroll(id="plan-pane", can_focus=False):
+                yield Static(id="plan", markup=False)
+
+    def main_widget(self) -> Widget:
+        return self.line(AXES[0]).control
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.check()
+        self.background(self._ask(), group="survey", title="ask the workers")
+
+    async def _ask(self) -> None:
+        """Asks every worker what it is, and takes the sizes that suit it."""
+        try:
+            answers, sizes = await self.console.require_tower().benches.platform_of(self._item)
+        except OperatorError as error:
+            self._news = f"The workers could not be asked: {error.what}"
+            self.check()
+            raise
+        self._survey, self._news = answers, ""
+        for name, value in sizes.items():
+            self.line(name).value = str(value)
+        self.check()
+
+    @on(Input.Changed)
+    @on(PickedChoice.Changed)
+    def _changed(self) -> None:
+        self.call_after_refresh(self.check)
+
+    def check(self) -> None:
+        """Plans what the form says. Nothing is sent."""
+        from backend.bench_plan import plan_bench
+
+        if not self.is_mounted:
+            return
+        self.plan, self._trouble = None, None
+        try:
+            self.plan = plan_bench(self._item, request_of(self.texts()), None, self._survey)
+        except OperatorError as error:
+            self._trouble = error
+        self._show()
+
+    def _show(self) -> None:
+        plan = self.plan
+        lines = [self._news] if self._news else []
+        if self._trouble is not None:
+            lines.append(str(self._trouble))
+        if plan is not None:
+            lines += plan_lines(plan)
+            if not plan.refusals:
+                lines += ["", "ctrl+r starts it · f3 for the next legal mesh"]
+        body = self.query_one("#plan", Static)
+        body.set_class(plan is None or bool(plan.refusals), "-refused")
+        body.update(plain_text("\n".join(lines)))
+
+    def do_next_mesh(self) -> None:
+        """Fills in the next legal mesh."""
+        if not self._meshes:
+            raise OperatorError(f"The type of {self._item.name} is not known: no mesh can be suggested.")
+        self._mesh = (self._mesh + 1) % len(self._meshes)
+        for name, text in mesh_texts(self._meshes[self._mesh]).items():
+            self.line(name).value = text
+
+    async def do_submit(self) -> None:
+        """Plans with the workers' answers, launches, and shows it."""
+        from tui.screens.bench import BenchScreen
+
+        request = request_of(self.texts())
+        benches = self.console.require_tower().benches
+        plan = await benches.plan(self._item, request, survey=self._survey)
+        if plan.refusals:
+            raise OperatorError(f"Nothing was sent: {plan.refusals[0]}")
+        bench = await benches.launch(plan)
+        self.console.note(EventKind.ACTION, f"benchmark {bench.id}: {plan.command}", subject=bench.id)
+        self.console.pop_screen()
+        self.console.push_screen(BenchScreen(bench))

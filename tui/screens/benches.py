@@ -1,0 +1,152 @@
+"""All benchmarks that the journal knows, the living ones live; marked ones are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.containers import Container
+from textual.widget import Widget
+
+from backend.outcomes import OperatorError
+from tui.actions import BENCHES, BY_ID, bindings
+from tui.screens.base import TableScreen
+from tui.screens.bench import BenchScreen, ask_stop_bench, series
+from tui.widgets.live_table import LiveTable
+from tui.widgets.rows import Cell, Column, Row, number_cell
+from tui.widgets.throughput_plot import ThroughputPlot
+
+if TYPE_CHECKING:
+    from backend.bench_model import BenchRecord
+
+COLUMNS = (
+    Column("started", "STARTED (UTC)", width=14),
+    Column("state", "STATE", min_width=8, max_width=10),
+    Column("target", "TARGET", min_width=8, max_width=24),
+    Column("mesh", "MESH", min_width=10, max_width=40, flex=1),
+    Column("rate", "TFLOP/S/DEV", width=11, align="right"),
+    Column("step", "STEP (S)", width=9, align="right"),
+    Column("mfu", "MFU", width=6, align="right", priority=3),
+    Column("steps", "STEPS", width=5, align="right", priority=2),
+    Column("type", "SLICES × TYPE", min_width=12, max_width=20, priority=1),
+)
+TOKENS = {"failed": "state-failed", "stopped": "stale", "done": "state-active", "stepping": "state-provisioning"}
+COMPARED_MOST = 6
+
+
+def row(record: BenchRecord) -> Row:
+    """One benchmark."""
+    figures = record.summary
+    mfu = figures.mfu
+    return Row(
+        record.id,
+        (
+            Cell(f"{record.started_at:%m-%d %H:%M:%S}", token="muted", sort=record.started_at.timestamp()),
+            Cell(record.state.value, token=TOKENS.get(record.state.value, "")),
+            record.target,
+            record.request.mesh.words(),
+            number_cell(figures.tflops_per_device, f"{figures.tflops_per_device or 0:.4g}"),
+            number_cell(figures.step_time_s, f"{figures.step_time_s or 0:.4g}"),
+            number_cell(mfu, f"{mfu or 0:.1%}"),
+            number_cell(figures.steps),
+            f"{record.slices} × {record.accelerator_type}",
+        ),
+    )
+
+
+class BenchesScreen(TableScreen):
+    """The list, and the plot of what is marked or under the cursor."""
+
+    SCOPE = BENCHES
+    BINDINGS: ClassVar = bindings(BENCHES)
+    crumb = "benchmarks"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._records: dict[str, BenchRecord] = {}
+        self._seen: object = None
+        self._drawn: object = None
+
+    def compose_body(self) -> Iterable[Widget]:
+        with Container(id="benches"):
+            yield LiveTable(
+                COLUMNS, id="table", empty="Nothing was measured yet. b on a queued resource measures it."
+            )
+            yield ThroughputPlot(marker=self.console.settings.plot or None, id="plot")
+
+    def tick(self) -> None:
+        tower = self.console.tower
+        if tower is None:
+            return
+        benches = tower.benches
+        if benches.version != self._seen:
+            self._seen = benches.version
+            kept = {record.id: record for record in benches.store.records()}
+            live = {bench.id: bench.record for bench in benches.active.values()}
+            self._records = {**kept, **live}
+            newest = sorted(self._records.values(), key=lambda record: record.started_at, reverse=True)
+            self.table.set_rows([row(record) for record in newest])
+        self._draw()
+
+    def _draw(self) -> None:
+        chosen = [self._records[str(found.key)] for found in self.table.selected_rows() if found.key in self._records]
+        state = (self._seen, tuple(record.id for record in chosen))
+        if state == self._drawn:
+            return
+        self._drawn = state
+        plot = self.query_one(ThroughputPlot)
+        plot.display = bool(chosen)
+        label = self.console.context.label
+        lines = []
+        for record in chosen[:COMPARED_MOST]:
+            title = (
+                record.request.mesh.words() if len(chosen) == 1 else f"{record.target} {record.request.mesh.code()}"
+            )
+            lines.append(series(record, record.points, title=title, label=label))
+        plot.set_series(lines)
+
+    @on(LiveTable.RowHighlighted)
+    @on(LiveTable.MarksChanged)
+    def _chosen(self) -> None:
+        self._draw()
+
+    @on(LiveTable.RowActivated)
+    def _activated(self) -> None:
+        self.perform(BY_ID["open"])
+
+    def chosen_id(self) -> str:
+        """The benchmark of the cursor.
+
+        Raises:
+            OperatorError: There is none.
+        """
+        found = self.table.cursor_row
+        if found is None:
+            raise OperatorError("There is no benchmark under the cursor.")
+        return str(found.key)
+
+    def do_open(self) -> None:
+        bench_id = self.chosen_id()
+        benches = self.console.require_tower().benches
+        bench = benches.active.get(bench_id)
+        self.console.push_screen(BenchScreen(bench, None if bench is not None else benches.store.get(bench_id)))
+
+    def do_logs(self) -> None:
+        from tui.screens.logs import LogsScreen, RunLogs
+
+        run = self.console.find_run(self.chosen_id())
+        self.console.push_screen(LogsScreen(RunLogs(run), start=run.workers[0].address))
+
+    def do_benchmark(self) -> None:
+        record = self._records[self.chosen_id()]
+        found = self.console.fleet.find(record.queued_resource)
+        if not found:
+            raise OperatorError(f"{record.queued_resource} is gone.")
+        self.console.open_bench_form(found[0])
+
+    async def do_stop(self) -> None:
+        bench = self.console.require_tower().benches.active.get(self.chosen_id())
+        if bench is None or bench.state.is_over:
+            raise OperatorError("The benchmark is over; there is nothing to stop.")
+        await ask_stop_bench(self.console, bench)

@@ -1,0 +1,163 @@
+"""Questions before something changes: yes or no with the list of what it touches, or a name to be typed."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Button, Input, Static
+
+from tui.actions import DIALOG, bindings
+from tui.screens.base import Dialog
+
+LIST_LINES = 14
+"""Lines of the list that are seen at once; the rest scrolls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer of a question."""
+
+    answer: str
+    label: str
+    variant: str = "default"
+    """`default`, `primary`, `warning` or `error`."""
+
+
+YES_NO = (Choice("yes", "Yes", "primary"), Choice("no", "No"))
+
+
+class Question(Dialog[str]):
+    """A question with a few answers, each a button and a number key; `escape` answers None."""
+
+    BINDINGS: ClassVar = [
+        *bindings(DIALOG),
+        *(Binding(str(number), f"answer({number - 1})", show=False) for number in range(1, 10)),
+        Binding("left,up", "app.focus_previous", show=False),
+        Binding("right,down", "app.focus_next", show=False),
+    ]
+
+    def __init__(
+        self, title: str, lines: Sequence[str] = (), choices: Sequence[Choice] = YES_NO, *, chosen: int = 0
+    ) -> None:
+        super().__init__()
+        self._question = title
+        self._lines = tuple(lines)
+        self._choices = tuple(choices)
+        self._chosen = chosen
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._question, classes="dialog-title", markup=False)
+            if self._lines:
+                with VerticalScroll(classes="dialog-lines", can_focus=len(self._lines) > LIST_LINES):
+                    yield Static("\n".join(self._lines), markup=False)
+            with Horizontal(classes="dialog-buttons"):
+                for number, choice in enumerate(self._choices, 1):
+                    button = Button(f"{number} {choice.label}", id=f"answer-{number}", compact=True)
+                    button.add_class(f"-{choice.variant}")
+                    yield button
+
+    def on_mount(self) -> None:
+        self.query_one(f"#answer-{self._chosen + 1}", Button).focus()
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        self.action_answer(int(str(event.button.id).removeprefix("answer-")) - 1)
+
+    def action_answer(self, index: int) -> None:
+        if index < len(self._choices):
+            self.dismiss(self._choices[index].answer)
+
+    def do_submit(self) -> None:
+        self.action_answer(self._chosen)
+
+
+class TypedConfirmation(Dialog[bool]):
+    """Shows what will be gone, and is content only with the exact text."""
+
+    BINDINGS: ClassVar = bindings(DIALOG)
+
+    def __init__(self, title: str, lines: Sequence[str], text: str, *, deed: str) -> None:
+        """
+        Args:
+            title: The question.
+            lines: What will be gone and what it holds.
+            text: What must be typed.
+            deed: The word on the button.
+        """
+        super().__init__()
+        self._question = title
+        self._lines = tuple(lines)
+        self._text = text
+        self._deed = deed
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog -danger"):
+            yield Static(self._question, classes="dialog-title", markup=False)
+            with VerticalScroll(classes="dialog-lines", can_focus=False):
+                yield Static("\n".join(self._lines), markup=False)
+            yield Static(f"Type {self._text} to {self._deed}; esc leaves everything as it is.", markup=False)
+            yield Input(placeholder=self._text, id="typed", compact=True)
+            yield Static("", id="typed-problem", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#typed", Input).focus()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.do_submit()
+
+    def do_submit(self) -> None:
+        typed = self.query_one("#typed", Input).value.strip()
+        if typed == self._text:
+            self.dismiss(True)
+        else:
+            self.query_one("#typed-problem", Static).update(
+                f"'{typed}' is not {self._text}: nothing was sent." if typed else "Nothing was typed."
+            )
+
+
+class Pick(Dialog[str]):
+    """One of a list, each picked by a letter of its own."""
+
+    BINDINGS: ClassVar = [*bindings(DIALOG), Binding("enter", "pick_first", show=False)]
+
+    def __init__(self, title: str, choices: Sequence[tuple[str, str]]) -> None:
+        """
+        Args:
+            title: What is picked.
+            choices: (answer, label).
+        """
+        super().__init__()
+        self._question = title
+        self._answers: dict[str, str] = {}
+        self._labels: list[str] = []
+        for answer, label in choices:
+            letters = [letter for letter in (*label.lower(), *string.ascii_lowercase) if letter.isalnum()]
+            letter = next(letter for letter in letters if letter not in self._answers)
+            self._answers[letter] = answer
+            self._labels.append(f"{letter}  {label}")
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog -small"):
+            yield Static(self._question, classes="dialog-title", markup=False)
+            yield Static("\n".join(self._labels), classes="dialog-lines", markup=False)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.character in self._answers:
+            event.stop()
+            self.dismiss(self._answers[event.character])
+
+    def do_submit(self) -> None:
+        self.action_pick_first()
+
+    def action_pick_first(self) -> None:
+        self.dismiss(next(iter(self._answers.values())))

@@ -1,0 +1,312 @@
+"""The create form: capacity asked for with everything checked while it is typed, and the request seen before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Input, Static, TextArea
+
+from backend.cloud import equivalents
+from backend.cloud.cautions import warnings
+from backend.cloud.gcloud_parser import from_gcloud
+from backend.cloud.requests import CreateRequest, Problem, carrier
+from backend.cloud.validation import problems
+from backend.model import EventKind, QueuedResource
+from backend.outcomes import OperatorError
+from backend.sanitize import plain
+from tui.actions import CREATE, DIALOG, bindings
+from tui.screens.base import Dialog, FormScreen
+from tui.screens.confirm import Choice, Question
+from tui.screens.create_form import (
+    FIELD_NAMES,
+    FIELDS,
+    ON,
+    Field,
+    Kind,
+    read,
+    size_words,
+    suggested_runtime,
+    type_names,
+    write,
+)
+from tui.screens.deeds import rest_of
+from tui.screens.form import FormBody, FormInput, FormLine, PickedChoice
+from tui.screens.texts import to_json
+
+PREVIEWS = ("JSON", "gcloud alpha", "gcloud", "curl")
+
+
+class PasteDialog(Dialog[str]):
+    """A place to paste a gcloud command into."""
+
+    BINDINGS: ClassVar = bindings(DIALOG)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static("Paste a gcloud command", classes="dialog-title", markup=False)
+            yield TextArea(id="paste", soft_wrap=True, compact=True)
+            yield Static("gcloud [alpha] compute tpus queued-resources create ...", classes="muted", markup=False)
+            yield Static("ctrl+r fills the form · esc leaves it", classes="muted", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(TextArea).focus()
+
+    def do_submit(self) -> None:
+        self.dismiss(self.query_one(TextArea).text)
+
+
+class CreateScreen(FormScreen):
+    """Asks for a new queued resource."""
+
+    SCOPE = CREATE
+    BINDINGS: ClassVar = bindings(CREATE)
+    crumb = "create"
+
+    def __init__(self, texts: Mapping[str, str] | None = None) -> None:
+        """
+        Args:
+            texts: What the form begins with, by field name.
+        """
+        super().__init__()
+        self._texts = dict(texts or {})
+        self._dirty = True
+        self._preview = 0
+        self._offered: dict[str, tuple[str, ...]] = {}
+        self._asked: set[str] = set()
+        self._runtime_is_ours = not self._texts.get("runtime_version")
+        self.request: CreateRequest | None = None
+        self.found: list[Problem] = []
+
+    def compose_body(self) -> Iterable[Widget]:
+        with Container(id="create"):
+            with FormBody(id="form"):
+                further = False
+                for field in FIELDS:
+                    if field.more and not further:
+                        further = True
+                        yield Static("further options", classes="form-heading", markup=False)
+                    yield self._line(field)
+            with Vertical(id="preview-pane"):
+                yield Static(id="preview-title", markup=False)
+                with VerticalScroll(id="preview-scroll", can_focus=False):
+                    yield Static(id="preview", markup=False)
+        yield Static(id="create-summary", markup=False)
+
+    def _line(self, field: Field) -> FormLine:
+        context = self.console.context
+        value = self._texts.get(field.name, "")
+        choices: Sequence[str] = field.choices
+        suggestions: Sequence[str] = ()
+        if field.kind is Kind.FLAG:
+            choices = ("", ON)
+        elif field.name == "zone":
+            value = value or context.zones[0]
+            suggestions = context.zones
+        elif field.name == "tier":
+            value = value or choices[0]
+        elif field.name == "node_count":
+            value = value or "1"
+        return FormLine(
+            field.name, field.label, value=value, hint=field.hint, choices=choices, suggestions=suggestions
+        )
+
+    def main_widget(self) -> Widget:
+        return self.line("name").control
+
+    # Reading and showing
+
+    @on(Input.Changed)
+    @on(PickedChoice.Changed)
+    def _changed(self, event: Input.Changed | PickedChoice.Changed) -> None:
+        self._dirty = True
+        if isinstance(event, Input.Changed) and event.input.id == "field-runtime_version" and event.input.has_focus:
+            self._runtime_is_ours = not event.value
+        self.call_after_refresh(self.check)
+
+    def tick(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Reads the form, tells what is wrong beside each field, and redraws the preview. Cheap; nothing is sent."""
+        if not self._dirty or not self.is_mounted:
+            return
+        self._dirty = False
+        texts = self.texts()
+        self._suggest_types(texts.get("zone", ""))
+        request, unread = read(texts, project=self.console.context.project)
+        runtime = suggested_runtime(request)
+        if self._runtime_is_ours and runtime and texts.get("runtime_version") != runtime:
+            self.line("runtime_version").value = runtime
+            request, unread = read({**texts, "runtime_version": runtime}, project=self.console.context.project)
+        fleet = self.console.fleet
+        here = [
+            item for item in fleet.queued_resources if item.zone == request.zone and item.project == request.project
+        ]
+        bad = {problem.field for problem in unread}
+        self.request = request
+        self.found = unread + [
+            problem
+            for problem in problems(
+                request,
+                taken_names=[item.name for item in here],
+                taken_node_ids=[one.node_id for item in here for one in item.slices],
+            )
+            if problem.field not in bad
+        ]
+        advice = warnings(request, existing=fleet.queued_resources, zone_types=self._offered.get(request.zone))
+        self._tell(texts, advice)
+        self._show_preview(request)
+
+    def _tell(self, texts: Mapping[str, str], advice: Sequence[Problem]) -> None:
+        for line in self.query(FormLine):
+            name = line.field_name
+            mine = [problem for problem in self.found if problem.field == name]
+            # An empty field is not scolded before anything was typed in it; the summary counts it.
+            if mine and (texts.get(name) or self._submitted):
+                line.say(str(mine[0]))
+                continue
+            notes = [problem for problem in advice if problem.field == name]
+            line.say(str(notes[0]) if notes and texts.get(name) else "", warning=True)
+        request = self.request
+        words = size_words(request) if request is not None else ""
+        homeless = [str(problem) for problem in self.found if problem.field not in FIELD_NAMES]
+        if homeless:
+            state = homeless[0]
+        elif self.found:
+            missing = ", ".join(dict.fromkeys(problem.field.replace("_", " ") for problem in self.found))
+            state = f"still to mend: {missing}"
+        else:
+            state = "ctrl+r sends it"
+        self.query_one("#create-summary", Static).update(" · ".join(part for part in (words, state) if part))
+
+    _submitted = False
+
+    def _suggest_types(self, zone: str) -> None:
+        self.line("accelerator_type").suggest(type_names(zone, self._offered.get(zone)))
+        if zone in self.console.context.zones and zone not in self._asked and self.console.tower is not None:
+            self._asked.add(zone)
+            self.background(self._ask_types(zone), group=f"types-{zone}", title=f"types of {zone}")
+
+    async def _ask_types(self, zone: str) -> None:
+        client = self.console.require_tower().client
+        self._offered[zone] = tuple(await client.accelerator_types(self.console.context.project, zone))
+        self._dirty = True
+
+    def preview_text(self, request: CreateRequest, kind: str) -> str:
+        """The request as it would be written."""
+        same = equivalents.create(request, rest_of(self.console.context))
+        match kind:
+            case "JSON":
+                text = to_json(same.json)
+            case "gcloud alpha":
+                text = equivalents.wrap(same.gcloud_alpha or "")
+            case "gcloud":
+                text = equivalents.wrap(same.gcloud_ga) if same.gcloud_ga else " ".join(same.notes)
+            case _:
+                text = same.curl or ""
+        return "\n".join(plain(line) for line in text.splitlines())
+
+    def _show_preview(self, request: CreateRequest) -> None:
+        kind = PREVIEWS[self._preview]
+        how = carrier(request)
+        route = f"{how.transport.value} {how.version}"
+        self.query_one("#preview-title", Static).update(f"{kind} · goes by {route} · f3 for the next")
+        body = "\n".join([*how.reasons, "", self.preview_text(request, kind)]).strip()
+        self.query_one("#preview", Static).update(body)
+
+    # Actions
+
+    def do_next_preview(self) -> None:
+        narrow = not self.has_class("-wide")
+        pane = self.query_one("#preview-pane")
+        if narrow and not pane.has_class("-shown"):
+            pane.add_class("-shown")
+            self._preview = 0
+        elif narrow and self._preview == len(PREVIEWS) - 1:
+            pane.remove_class("-shown")
+        else:
+            self._preview = (self._preview + 1) % len(PREVIEWS)
+        self._dirty = True
+        self.check()
+
+    async def do_paste_command(self) -> None:
+        text = await self.console.push_screen_wait(PasteDialog())
+        if text:
+            self.fill_from(text)
+
+    @on(FormInput.CommandPasted)
+    def _command_pasted(self, event: FormInput.CommandPasted) -> None:
+        try:
+            self.fill_from(event.text)
+        except OperatorError as error:
+            self.console.tell(error, doing="paste")
+
+    def fill_from(self, command: str) -> None:
+        """Fills the form from a gcloud command.
+
+        Raises:
+            OperatorError: The command cannot be read; it names the flag.
+        """
+        context = self.console.context
+        self.fill(write(from_gcloud(command, project=context.project, zone=self.line("zone").value)))
+        self.console.say("The form was filled from the command.")
+
+    def fill(self, texts: Mapping[str, str]) -> None:
+        """Replaces what the form says."""
+        self._runtime_is_ours = not texts.get("runtime_version")
+        for line in self.query(FormLine):
+            if line.field_name in texts and (texts[line.field_name] or line.field_name not in ("zone", "name")):
+                line.value = texts[line.field_name]
+        self._dirty = True
+        self.check()
+
+    async def do_submit(self) -> None:
+        """Checks, asks, sends, and goes to the fleet with the cursor on the new request."""
+        self._submitted = self._dirty = True
+        self.check()
+        request = self.request
+        if request is None or self.found:
+            first = self.found[0] if self.found else None
+            if first is not None and first.field in FIELD_NAMES:
+                self.line(first.field).control.focus()
+            raise OperatorError("Nothing was sent: the form has mistakes.", str(first) if first is not None else "")
+        tower = self.console.require_tower()
+        advice = warnings(
+            request, existing=self.console.fleet.queued_resources, zone_types=self._offered.get(request.zone)
+        )
+        lines = [
+            f"{request.name} in {request.zone}: {size_words(request)}",
+            f"tier {request.tier.value}, runtime {request.runtime_version}",
+            *(f"! {problem}" for problem in advice),
+        ]
+        answer = await self.console.push_screen_wait(
+            Question("Ask for this capacity?", lines, (Choice("yes", "Ask for it", "primary"), Choice("no", "Back")))
+        )
+        if answer != "yes":
+            return
+        await self.console.require_recovery().create(request)
+        self.console.note(
+            EventKind.ACTION, f"asked for {size_words(request)} as {request.name}", subject=request.name
+        )
+        self.console.say(f"{request.name} was asked for.")
+        tower.watch.poke()
+        self.console.do_go_fleet()
+        self.console.await_request(request.key)
+
+
+def texts_like(item: QueuedResource, name: str) -> dict[str, str]:
+    """The texts of a form that asks for the same as an existing request, as far as the fleet knows it."""
+    return {
+        "name": name,
+        "zone": item.zone,
+        "accelerator_type": item.accelerator_type,
+        "node_count": str(item.slice_count),
+        "runtime_version": item.runtime_version,
+        "tier": item.tier.value,
+        "reservation": item.reservation,
+    }

@@ -1,0 +1,123 @@
+"""What changes queued resources: asked, told with its consequences, done, and noted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from backend.context import Context
+from backend.model import DEAD_STATES, EventKind, QueuedResource
+from backend.outcomes import OperatorError
+from tui.screens.confirm import Choice, Question, TypedConfirmation
+from tui.wording import count, fold, utc_now
+
+ACCEPT_TIMEOUT_S = 30.0
+"""How long a delete waits for the service's word; the wish outlives it."""
+
+if TYPE_CHECKING:
+    from backend.cloud.equivalents import Rest
+    from tui.app import SliceTower
+
+
+def rest_of(context: Context) -> Rest:
+    """How the context's REST endpoint is reached, for equivalents."""
+    from backend.cloud.equivalents import Rest
+
+    return Rest(context.rest_endpoint, authorised=context.credentials != "none")
+
+
+def consequences(console: SliceTower, items: Sequence[QueuedResource]) -> list[str]:
+    """What will be gone with these requests, one line each, and what still runs on them."""
+    now = utc_now()
+    lines = []
+    for item in items:
+        since = console.fleet.since.get(item.key)
+        held = f"{item.slice_count} × {item.accelerator_type or 'slice'}"
+        state = item.state + (f" for {(now - since.at).total_seconds() / 60:.0f} min" if since is not None else "")
+        lines.append(f"{item.name}  {state}  {held}  {count(item.chips, 'chip')}  {item.zone}")
+    names = {item.name for item in items}
+    for run in console.live_runs():
+        touched = sum(1 for result in run.results if result.worker.queued_resource in names and not result.ended)
+        if touched:
+            title = run.request.title or " ".join(run.request.argv)
+            lines.append(f"run {run.id} ({title}) is still running on {count(touched, 'worker')} of them")
+    return lines
+
+
+async def delete(console: SliceTower, items: Sequence[QueuedResource]) -> None:
+    """Deletes requests with their slices, after the name (or for several: the number) was typed."""
+    if not items:
+        raise OperatorError("There is no queued resource to delete here.")
+    workers = sum(item.workers_ready for item in items)
+    lines = consequences(console, items)
+    if workers:
+        lines.append(f"{count(workers, 'worker')} will be gone with all that is on their disks.")
+    one = len(items) == 1
+    text = items[0].name if one else f"delete {len(items)}"
+    title = f"Delete {items[0].name}?" if one else f"Delete {len(items)} queued resources?"
+    if await console.push_screen_wait(TypedConfirmation(title, lines, text, deed="delete")):
+        await _send_deletes(console, items)
+
+
+async def cleanup(console: SliceTower) -> None:
+    """Deletes every dead request, after the list was shown."""
+    dead = [item for item in console.fleet.queued_resources if item.state in DEAD_STATES]
+    if not dead:
+        console.say("No request is failed or suspended: there is nothing to clean up.")
+        return
+    chips = sum(item.chips for item in dead)
+    lines = [*consequences(console, dead), "", f"They hold quota for {count(chips, 'chip')} and never come back."]
+    choices = (Choice("yes", f"Delete {len(dead)}", "error"), Choice("no", "Keep them"))
+    question = Question(f"Delete {count(len(dead), 'dead request')}?", lines, choices, chosen=1)
+    if await console.push_screen_wait(question) == "yes":
+        await _send_deletes(console, dead)
+
+
+async def _send_deletes(console: SliceTower, items: Sequence[QueuedResource]) -> None:
+    """Keeps the wish for each, and tells which the cloud refused for good."""
+    recovery = console.require_recovery()
+    failed: list[OperatorError] = []
+    for item in items:
+        try:
+            await recovery.delete(item.key, force=True, timeout_s=ACCEPT_TIMEOUT_S, wait=False)
+        except OperatorError as error:
+            failed.append(error)
+        else:
+            console.note(EventKind.ACTION, f"asked to delete {item.name}", subject=item.name)
+    console.require_tower().watch.poke()
+    done = len(items) - len(failed)
+    if done:
+        names = fold(item.name for item in items) if not failed else f"{done} of {len(items)}"
+        console.say(f"Being deleted: {names}.")
+    if failed:
+        raise failed[0]
+
+
+async def recreate(console: SliceTower, item: QueuedResource) -> None:
+    """Shows what the same request would be, and after its name was typed keeps the wish: delete, wait, ask again."""
+    recovery = console.require_recovery()
+    plan = await recovery.plan(item.key)
+    lines = [
+        *consequences(console, [item]),
+        f"It is deleted; when it is gone, {plan.request.node_count} × {plan.request.shape} is asked for again.",
+        *plan.notes,
+    ]
+    title = f"Recreate {item.name}?"
+    if not await console.push_screen_wait(TypedConfirmation(title, lines, item.name, deed="recreate")):
+        return
+    await recovery.wish_recreate(item.key)
+    console.note(EventKind.ACTION, f"recreating {item.name}", subject=item.name)
+    console.say(f"{item.name} is being recreated: it is deleted first, and asked for again when it is gone.")
+    console.require_tower().watch.poke()
+
+
+async def reset(console: SliceTower, item: QueuedResource) -> None:
+    """Resets one request, after its name was typed."""
+    lines = [*consequences(console, [item]), "All workers restart: memory is erased, disks stay."]
+    if not await console.push_screen_wait(TypedConfirmation(f"Reset {item.name}?", lines, item.name, deed="reset")):
+        return
+    tower = console.require_tower()
+    await tower.client.reset_queued_resource(item.project, item.zone, item.name)
+    console.note(EventKind.ACTION, f"asked to reset {item.name}", subject=item.name)
+    console.say(f"{item.name} is being reset.")
+    tower.watch.poke()

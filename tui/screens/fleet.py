@@ -1,0 +1,236 @@
+"""The root of the console: all queued resources, live, and what is known of the one under the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import ClassVar
+
+from textual import on
+from textual.containers import Container
+from textual.widget import Widget
+
+from backend.journal import StateSpan
+from backend.model import Fleet, QueuedResource, Slice
+from backend.outcomes import OperatorError
+from backend.targets import workers_of
+from tui.actions import BY_ID, FLEET, bindings
+from tui.screens import deeds
+from tui.screens.base import TableScreen
+from tui.screens.deeds import rest_of
+from tui.screens.fleet_detail import FleetDetail
+from tui.screens.fleet_rows import NARROW_COLUMNS, WIDE_COLUMNS, find, rows
+from tui.widgets.live_table import LiveTable
+from tui.wording import utc_now
+
+REDRAW_EVERY = 2
+"""Ticks between redraws of ages while the fleet itself stands still."""
+
+
+class FleetScreen(TableScreen):
+    """Queued resources; everything else begins here."""
+
+    SCOPE = FLEET
+    BINDINGS: ClassVar = bindings(FLEET)
+    crumb = "queued resources"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: Fleet | None = None
+        self._ticks = 0
+        self._awaited: tuple[str, str, str] | None = None
+        self._narrow: bool | None = None
+
+    def compose_body(self) -> Iterable[Widget]:
+        with Container(id="fleet"):
+            yield LiveTable(NARROW_COLUMNS, id="table")
+            yield FleetDetail(id="detail")
+
+    def tick(self) -> None:
+        fleet = self.console.fleet
+        self._ticks += 1
+        narrow = self.has_class("-narrow")
+        if fleet is self._seen and narrow == self._narrow and self._ticks % REDRAW_EVERY:
+            return
+        if narrow != self._narrow:
+            self.table.set_columns(NARROW_COLUMNS if narrow else WIDE_COLUMNS)
+        self._seen, self._narrow = fleet, narrow
+        self.draw(fleet, utc_now())
+
+    def draw(self, fleet: Fleet, now: datetime) -> None:
+        """Rows, the words for an empty table, and the detail of the cursor."""
+        found = rows(
+            fleet,
+            now,
+            narrow=bool(self._narrow),
+            keys=self._dead_keys(),
+        )
+        self.table.set_rows(found)
+        if self._awaited is not None and self.table.move_to(self._awaited):
+            self._awaited = None
+        if not found:
+            text, kind = self._empty(fleet)
+            self.table.set_message(text, kind=kind)
+        self._show_detail(now)
+
+    def _dead_keys(self) -> str:
+        """What to press for a dead request, with the keys that are in force."""
+        keymap = self.console.settings.keymap
+        return f"{keymap.shown(BY_ID['delete'])} delete, {keymap.shown(BY_ID['recreate'])} recreate"
+
+    def _empty(self, fleet: Fleet) -> tuple[str, str]:
+        trouble = self.console.trouble
+        refresh = self.console.settings.keymap.shown(BY_ID["refresh"])
+        if trouble is not None:
+            return f"{trouble.what} {trouble.cure}".strip() + f"\n{refresh} tries again.", "error"
+        errors = [f"{poll.zone}: {poll.error} {poll.cure}".strip() for poll in fleet.polls if poll.error]
+        if errors:
+            return "\n".join([*errors, f"{refresh} asks again now."]), "error"
+        zones = ", ".join(self.console.context.zones)
+        if not fleet.loaded:
+            return f"Asking {self.console.context.project} in {zones} …", "loading"
+        create = self.console.settings.keymap.shown(BY_ID["create"])
+        asks = "" if self.console.read_only else f"\n{create} asks for capacity."
+        return f"No queued resource in {self.console.context.project} ({zones}).{asks}", "empty"
+
+    def _show_detail(self, now: datetime) -> None:
+        item = self.current()
+        spans: tuple[StateSpan, ...] = ()
+        tower = self.console.tower
+        if tower is not None and isinstance(item, QueuedResource):
+            spans = tuple(tower.journal.timeline(item.key))
+        since = self.console.fleet.since.get(item.key) if isinstance(item, QueuedResource) else None
+        self.query_one(FleetDetail).show(item, since, spans, now, keys=self._dead_keys())
+
+    @on(LiveTable.RowHighlighted)
+    def _highlighted(self) -> None:
+        self._show_detail(utc_now())
+
+    @on(LiveTable.RowActivated)
+    def _activated(self) -> None:
+        self.perform(BY_ID["open"])
+
+    def show_request(self, name: str) -> None:
+        """Puts the cursor on a request.
+
+        Raises:
+            OperatorError: There is none of that name now.
+        """
+        found = self.console.fleet.find(name)
+        if not found:
+            raise OperatorError(f"There is no queued resource '{name}' now.", "It may have been deleted.")
+        self.apply_filter("")
+        if not self.table.move_to(found[0].key):
+            self.await_request(found[0].key)
+
+    # What is chosen
+
+    def current(self) -> QueuedResource | Slice | None:
+        """What the cursor is on."""
+        row = self.table.cursor_row
+        return find(self.console.fleet, row.key) if row is not None else None
+
+    def current_request(self) -> QueuedResource:
+        """The queued resource of the cursor.
+
+        Raises:
+            OperatorError: There is none there.
+        """
+        item = self.current()
+        if isinstance(item, QueuedResource):
+            return item
+        if isinstance(item, Slice):
+            raise OperatorError(f"{item.node_id} is a TPU VM without a queued resource.", "Use gcloud for it.")
+        raise OperatorError("There is no queued resource under the cursor.")
+
+    def chosen(self) -> list[QueuedResource]:
+        """The marked requests, or the one of the cursor."""
+        found = [find(self.console.fleet, row.key) for row in self.table.selected_rows()]
+        return [item for item in found if isinstance(item, QueuedResource)]
+
+    def await_request(self, key: tuple[str, str, str]) -> None:
+        """Puts the cursor on a request as soon as the fleet knows it."""
+        self._awaited = key
+
+    # Actions
+
+    def do_open(self) -> None:
+        from tui.screens.workers import WorkersScreen
+
+        item = self.current()
+        if item is None:
+            raise OperatorError("There is nothing under the cursor.")
+        self.console.push_screen(WorkersScreen([item.name if isinstance(item, QueuedResource) else item.node_id]))
+
+    def do_logs(self) -> None:
+        self._open_logs([self.current_request()])
+
+    def do_logs_marked(self) -> None:
+        self._open_logs(self.chosen())
+
+    def _open_logs(self, items: list[QueuedResource]) -> None:
+        from tui.screens.logs import LogsScreen, RunLogs
+
+        names = {item.name for item in items}
+        runs = [
+            run
+            for run in self.console.live_runs()
+            if any(result.worker.queued_resource in names for result in run.results)
+        ]
+        if not runs:
+            raise OperatorError(f"Nothing was run on {', '.join(sorted(names))} yet.", "x runs a command.")
+        newest = max(runs, key=lambda run: run.started_at)
+        self.console.push_screen(LogsScreen(RunLogs(newest), merged=True))
+
+    def do_run_command(self) -> None:
+        items = self.chosen()
+        if not items:
+            raise OperatorError("There is no queued resource under the cursor.")
+        self.console.open_run_form([item.name for item in items])
+
+    def do_benchmark(self) -> None:
+        self.console.open_bench_form(self.current_request())
+
+    async def do_shell(self) -> None:
+        workers = workers_of(self.current_request())
+        if not workers:
+            raise OperatorError("It has no worker yet.")
+        await self.console.open_shell(workers[0])
+
+    def do_describe(self) -> None:
+        item = self.current()
+        if isinstance(item, Slice):
+            self.console.describe_slice(item)
+        else:
+            self.console.describe_request(self.current_request())
+
+    def do_create(self) -> None:
+        from tui.screens.create import CreateScreen
+
+        self.console.push_screen(CreateScreen())
+
+    def do_equivalent(self) -> None:
+        from backend.cloud import equivalents
+
+        rest = rest_of(self.console.context)
+        item = self.current()
+        if isinstance(item, Slice):
+            self.console.show_equivalent(item.node_id, equivalents.describe_node(item, rest))
+        elif isinstance(item, QueuedResource):
+            self.console.show_equivalent(f"describe {item.name}", equivalents.describe(item, rest))
+        else:
+            context = self.console.context
+            same = equivalents.list_(context.project, context.zones[0], rest)
+            self.console.show_equivalent("queued resources", same)
+
+    async def do_delete(self) -> None:
+        await deeds.delete(self.console, self.chosen() or [self.current_request()])
+
+    async def do_recreate(self) -> None:
+        await deeds.recreate(self.console, self.current_request())
+
+    async def do_reset(self) -> None:
+        await deeds.reset(self.console, self.current_request())
+
+    async def do_cleanup(self) -> None:
+        await deeds.cleanup(self.console)

@@ -1,0 +1,105 @@
+"""What is known of one queued resource: its history, its slices, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from backend.journal import StateSpan
+from backend.model import DEAD_STATES, QueuedResource, Slice, StateSince
+from tui.look import state_token
+from tui.screens.fleet_rows import summary
+from tui.widgets.heat_strip import HeatSlice, HeatStrip
+from tui.widgets.state_timeline import StateTimeline, TimelineSpan
+from tui.wording import count, sentences
+
+UNHEALTHY = "node-unhealthy"
+
+
+def slice_token(item: Slice) -> str:
+    """What a slice's workers look like."""
+    return UNHEALTHY if item.state == "READY" and not item.ready and item.workers else state_token(item.state)
+
+
+def heat(item: QueuedResource) -> list[HeatSlice]:
+    """One cell a worker; slices without endpoints yet show as many empty cells as they will have."""
+    cells = []
+    known = {one.index: one for one in item.slices}
+    for index in range(max(item.slice_count, max(known, default=-1) + 1)):
+        one = known.get(index)
+        if one is None or not one.workers:
+            cells.append(HeatSlice(f"slice {index}", ("heat-empty",) * max(item.workers_per_slice, 1)))
+        else:
+            cells.append(HeatSlice(f"slice {index}", (slice_token(one),) * len(one.workers)))
+    return cells
+
+
+def timeline(spans: Sequence[StateSpan], since: StateSince | None, state: str, now: datetime) -> list[TimelineSpan]:
+    """The journal's spans, or the present state alone where the journal has none."""
+    if spans:
+        return [TimelineSpan(span.state, span.seconds(now), span.entered_is_lower_bound) for span in spans]
+    if since is None:
+        return [TimelineSpan(state, None)]
+    return [TimelineSpan(state, (now - since.at).total_seconds(), since.is_lower_bound)]
+
+
+class FleetDetail(Vertical):
+    """A strip below the table, or a pane beside it on wide terminals."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="detail-title", markup=False)
+        yield StateTimeline(id="detail-timeline")
+        yield HeatStrip(id="detail-heat")
+        yield Static(id="detail-text", markup=False)
+
+    def show(
+        self,
+        item: QueuedResource | Slice | None,
+        since: StateSince | None,
+        spans: Sequence[StateSpan],
+        now: datetime,
+        *,
+        keys: str,
+    ) -> None:
+        """Draws what is known of one item; hides itself when there is none.
+
+        Args:
+            keys: What to press for a dead request.
+        """
+        self.display = item is not None
+        if item is None:
+            return
+        if isinstance(item, Slice):
+            self._show_slice(item)
+            return
+        self.query_one("#detail-title", Static).update(item.name)
+        self.query_one(StateTimeline).set_spans(timeline(spans, since, item.state, now))
+        self.query_one(HeatStrip).set_slices(heat(item))
+        lines = self._facts(item, now) if self.screen.has_class("-vast") else [summary(item, now)]
+        lines += sentences(item, since, now)
+        if item.state in DEAD_STATES:
+            lines.append(f"{keys}.")
+        self.query_one("#detail-text", Static).update("\n".join(lines))
+
+    def _facts(self, item: QueuedResource, now: datetime) -> list[str]:
+        facts = [
+            f"{count(item.slice_count, 'slice')} of {item.accelerator_type or 'an unknown type'}"
+            + (f" ({item.topology})" if item.topology else ""),
+            summary(item, now),
+            f"project {item.project}",
+        ]
+        if item.valid_until is not None:
+            facts.append(f"valid until {item.valid_until:%Y-%m-%d %H:%M} UTC")
+        return facts
+
+    def _show_slice(self, item: Slice) -> None:
+        self.query_one("#detail-title", Static).update(item.node_id)
+        self.query_one(StateTimeline).set_spans([TimelineSpan(item.state, None)])
+        self.query_one(HeatStrip).set_slices([HeatSlice("slice 0", (slice_token(item),) * max(len(item.workers), 1))])
+        self.query_one("#detail-text", Static).update(
+            f"A TPU VM made without a queued resource · {item.accelerator_type} · {item.zone}"
+        )

@@ -1,0 +1,170 @@
+"""The fleet as rows of a table: pure functions of the model and the time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from backend.cloud.advice import Urgency, advice
+from backend.model import Fleet, QueuedResource, Slice, StateSince
+from tui.durations import format_duration
+from tui.look import state_token
+from tui.widgets.rows import Cell, Column, Key, Row, number_cell
+from tui.wording import age, in_state
+
+SHORT_STATES = {"WAITING_FOR_RESOURCES": "WAITING"}
+STANDALONE = "node"
+"""First part of the key of a TPU VM that no queued resource owns."""
+
+NARROW_COLUMNS = (
+    Column("name", "NAME", min_width=12, max_width=24, flex=1),
+    Column("state", "STATE", min_width=14, max_width=15),
+    Column("type", "SLICES × TYPE", min_width=13, max_width=20),
+    Column("workers", "WORKERS", width=8),
+    Column("in", "IN STATE", width=9),
+)
+WIDE_COLUMNS = (
+    Column("name", "NAME", min_width=12, max_width=40),
+    Column("state", "STATE", min_width=14, max_width=24),
+    Column("slices", "SLICES", width=6, align="right"),
+    Column("type", "TYPE", min_width=10, max_width=20),
+    Column("tier", "TIER", min_width=9, max_width=11, priority=4),
+    Column("chips", "CHIPS", width=6, align="right", priority=6),
+    Column("workers", "WORKERS", width=8),
+    Column("age", "AGE", width=6, priority=3),
+    Column("in", "IN STATE", width=9),
+    Column("zone", "ZONE", min_width=8, max_width=18, priority=2),
+    Column("note", "NOTE", min_width=10, max_width=60, flex=1, priority=1),
+)
+
+
+def key_of(item: Slice) -> tuple[str, str, str, str]:
+    """The row key of a TPU VM made by itself."""
+    return (STANDALONE, item.project, item.zone, item.node_id)
+
+
+def find(fleet: Fleet, key: Key) -> QueuedResource | Slice | None:
+    """What a row is about, as it is now; None when it is gone."""
+    for item in fleet.queued_resources:
+        if item.key == key:
+            return item
+    return next((one for one in fleet.standalone if key_of(one) == key), None)
+
+
+def workers_cell(ready: int, expected: int) -> Cell:
+    """`8/8`, `9/16`, `-`: workers that are ready, of those that will be."""
+    if not expected or (not ready and not expected):
+        return Cell("-", token="muted", sort=0)
+    token = "" if ready == expected else "state-provisioning" if ready else "muted"
+    return Cell(f"{ready}/{expected}" if ready else "-", token=token, sort=ready)
+
+
+def _stale_zones(fleet: Fleet) -> set[tuple[str, str]]:
+    return {(poll.project, poll.zone) for poll in fleet.polls if poll.failures}
+
+
+def _state(state: str, *, short: bool, stale: bool) -> Cell:
+    word = SHORT_STATES.get(state, state) if short else state
+    return Cell(
+        f"{word} ?" if stale else word, token="stale" if stale else state_token(state), glyph=state_token(state)
+    )
+
+
+_URGENCY_TOKENS = {Urgency.WARNING: "stale", Urgency.ALARM: "state-failed"}
+
+
+def note_cell(item: QueuedResource, since: StateSince | None, now: datetime, keys: str) -> Cell:
+    """The remark beside a request; where the console's keys help, they are named.
+
+    Args:
+        keys: What to press for a dead request.
+    """
+    said = advice(item, since, now)
+    return Cell(f"{said.text}: {keys}" if said.keys else said.text, token=_URGENCY_TOKENS.get(said.urgency, "muted"))
+
+
+def rows(fleet: Fleet, now: datetime, *, narrow: bool, keys: str) -> list[Row]:
+    """One row a queued resource, then the TPU VMs made by themselves; a stale zone's states carry a question mark.
+
+    Args:
+        fleet: What is known.
+        now: The present, UTC.
+        narrow: Only the columns that matter.
+        keys: What to press for a dead request.
+    """
+    stale_zones = _stale_zones(fleet)
+    result = []
+    for item in fleet.queued_resources:
+        since = fleet.since.get(item.key)
+        stale = (item.project, item.zone) in stale_zones
+        since_s = (now - since.at).total_seconds() if since is not None else None
+        since_cell = number_cell(since_s, in_state(since, now))
+        type_name = item.accelerator_type or "-"
+        workers = workers_cell(item.workers_ready, item.workers_expected)
+        state = _state(item.state, short=narrow, stale=stale)
+        if narrow:
+            shape = Cell(f"{item.slice_count} × {type_name}", sort=(type_name, item.slice_count))
+            result.append(Row(item.key, (item.name, state, shape, workers, since_cell)))
+            continue
+        age_s = (now - item.created_at).total_seconds() if item.created_at is not None else None
+        result.append(
+            Row(
+                item.key,
+                (
+                    item.name,
+                    state,
+                    number_cell(item.slice_count),
+                    type_name,
+                    item.tier.value,
+                    number_cell(item.chips or None),
+                    workers,
+                    number_cell(age_s, age(item.created_at, now)),
+                    since_cell,
+                    Cell(item.zone, token="muted"),
+                    note_cell(item, since, now, keys),
+                ),
+            )
+        )
+    result.extend(_standalone_row(one, now, narrow=narrow, stale_zones=stale_zones) for one in fleet.standalone)
+    return result
+
+
+def _standalone_row(item: Slice, now: datetime, *, narrow: bool, stale_zones: set[tuple[str, str]]) -> Row:
+    stale = (item.project, item.zone) in stale_zones
+    state = _state(item.state, short=narrow, stale=stale)
+    ready = len(item.workers) if item.ready else 0
+    workers = workers_cell(ready, len(item.workers))
+    type_name = item.accelerator_type or "-"
+    if narrow:
+        shape = Cell(f"1 × {type_name}", sort=(type_name, 1))
+        return Row(key_of(item), (item.node_id, state, shape, workers, Cell("-", token="muted")))
+    age_s = (now - item.created_at).total_seconds() if item.created_at is not None else None
+    age_text = format_duration(age_s) if age_s is not None else "-"
+    cells: tuple[Cell | str, ...] = (
+        item.node_id,
+        state,
+        number_cell(1),
+        type_name,
+        Cell("-", token="muted"),
+        number_cell(None),
+        workers,
+        number_cell(age_s, age_text),
+        Cell("-", token="muted"),
+        Cell(item.zone, token="muted"),
+        Cell("a TPU VM without a queued resource", token="muted"),
+    )
+    return Row(key_of(item), cells)
+
+
+def summary(item: QueuedResource, now: datetime) -> str:
+    """What the narrow table leaves out, on one line."""
+    parts = [
+        item.tier.value,
+        f"{item.chips} chips" if item.chips else "",
+        item.zone,
+        f"age {age(item.created_at, now)}",
+    ]
+    if item.reservation:
+        parts.append(f"reservation {item.reservation}")
+    if item.runtime_version:
+        parts.append(item.runtime_version)
+    return " · ".join(part for part in parts if part)

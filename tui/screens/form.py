@@ -1,0 +1,169 @@
+"""Parts of a form that fit 80x24: a line with a label, an input or a choice, and a sentence when something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.suggester import SuggestFromList
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from tui.glyphs import UNICODE, GlyphSet
+
+
+class PickedChoice(Widget, can_focus=True):
+    """One of a few values on one line: left, right and space go through them, and a letter picks by its beginning."""
+
+    @dataclass
+    class Changed(Message):
+        choice: PickedChoice
+        value: str
+
+        @property
+        def control(self) -> PickedChoice:
+            return self.choice
+
+    def __init__(self, values: Sequence[str], value: str = "", *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.values = tuple(values)
+        self._value = value if value in self.values else self.values[0]
+
+    @property
+    def value(self) -> str:
+        return self._value
+
+    @value.setter
+    def value(self, value: str) -> None:
+        if value in self.values and value != self._value:
+            self._value = value
+            self.refresh()
+            self.post_message(self.Changed(self, value))
+
+    def render(self) -> Content:
+        glyphs: GlyphSet = getattr(self.app, "glyphs", UNICODE)
+        before, after = (glyphs["more-left"], glyphs["more-right"]) if self.has_focus else (" ", " ")
+        return Content(f"{before} {self._value or 'default'} {after}")
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return self._picks(key, character) is not None
+
+    def _picks(self, key: str, character: str | None) -> str | None:
+        place = self.values.index(self._value)
+        if key in ("right", "space"):
+            return self.values[(place + 1) % len(self.values)]
+        if key == "left":
+            return self.values[(place - 1) % len(self.values)]
+        if character and character.isalnum():
+            order = self.values[place + 1 :] + self.values[: place + 1]
+            return next((item for item in order if item.startswith(character.lower())), None)
+        return None
+
+    def on_key(self, event: events.Key) -> None:
+        picked = self._picks(event.key, event.character)
+        if picked is not None:
+            event.stop()
+            event.prevent_default()
+            self.value = picked
+
+    def on_click(self) -> None:
+        self.value = self._picks("right", None) or self._value
+
+
+class FormInput(Input):
+    """An input that hands a pasted command to its form instead of taking its first line."""
+
+    PASTED_COMMANDS = ("gcloud ",)
+
+    @dataclass
+    class CommandPasted(Message):
+        text: str
+
+    def _on_paste(self, event: events.Paste) -> None:
+        text = event.text.strip()
+        if text.lstrip("$ ").startswith(self.PASTED_COMMANDS):
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.CommandPasted(text))
+
+
+class FormBody(VerticalScroll, inherit_bindings=False, can_focus=False):
+    """Scrolls to the field that has the focus; up and down are left to the form."""
+
+
+class FormLine(Vertical):
+    """A label with its input, and the sentence about it."""
+
+    def __init__(
+        self,
+        name: str,
+        label: str,
+        *,
+        value: str = "",
+        hint: str = "",
+        choices: Sequence[str] = (),
+        suggestions: Sequence[str] = (),
+    ) -> None:
+        super().__init__(classes="form-line")
+        self.field_name = name
+        self._label = label
+        self._value = value
+        self._hint = hint
+        self._choices = tuple(choices)
+        self._suggestions = tuple(suggestions)
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(classes="form-row"):
+            yield Static(self._label, classes="form-label", markup=False)
+            if self._choices:
+                yield PickedChoice(self._choices, self._value, id=f"field-{self.field_name}")
+            else:
+                suggester = SuggestFromList(self._suggestions, case_sensitive=False) if self._suggestions else None
+                yield FormInput(
+                    self._value,
+                    placeholder=self._hint,
+                    id=f"field-{self.field_name}",
+                    compact=True,
+                    suggester=suggester,
+                    select_on_focus=False,
+                )
+        yield Static(classes="form-problem", markup=False)
+
+    @property
+    def control(self) -> Input | PickedChoice:
+        selector = f"#field-{self.field_name}"
+        return self.query_one(selector, PickedChoice) if self._choices else self.query_one(selector, Input)
+
+    @property
+    def value(self) -> str:
+        return self.control.value
+
+    @value.setter
+    def value(self, value: str) -> None:
+        control = self.control
+        control.value = value
+        if isinstance(control, Input):
+            control.cursor_position = len(value)
+
+    def suggest(self, names: Sequence[str]) -> None:
+        """Replaces the suggestions."""
+        control = self.control
+        if isinstance(control, Input):
+            control.suggester = SuggestFromList(names, case_sensitive=False)
+
+    def set_hint(self, hint: str) -> None:
+        control = self.control
+        if isinstance(control, Input) and control.placeholder != hint:
+            control.placeholder = hint
+
+    def say(self, text: str, *, warning: bool = False) -> None:
+        """Shows the sentence about this field; an empty one hides it."""
+        line = self.query_one(".form-problem", Static)
+        line.set_class(bool(text), "-said")
+        line.set_class(warning, "-warning")
+        line.update(text)

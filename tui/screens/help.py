@@ -1,0 +1,112 @@
+"""What works here and now: made from the registry, the keymap and the read-only gate."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from rich.text import Text
+from textual import events
+from textual.containers import VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tui.actions import HELP, Action, Confirm, Group, bindings, in_scope, key_names
+from tui.command_line import ARGUMENTS
+from tui.keymap import Keymap
+from tui.look import PLAIN, Look, look_of
+from tui.screens.base import ConsoleScreen
+
+if TYPE_CHECKING:
+    from tui.app import SliceTower
+
+KEY_WIDTH, TITLE_WIDTH = 12, 15
+
+
+def sections(scope: str, keymap: Keymap, *, read_only: bool) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """(heading, [(keys, title, sentence)]) of one screen; nothing that the read-only gate refuses."""
+    result = []
+    actions = [action for action in in_scope(scope) if not (read_only and action.changes)]
+    for group in Group:
+        lines = [
+            (key_names(keymap.keys(action)) or _line(action), action.title, _sentence(action))
+            for action in actions
+            if action.group is group
+        ]
+        if lines:
+            result.append((group.value, lines))
+    words = [
+        (f":{action.words[0]} {ARGUMENTS.get(action.words[0], '')}".strip(), action.title, action.help)
+        for action in actions
+        if action.words
+    ]
+    result.append(("command line", words))
+    if read_only:
+        withheld = ", ".join(action.title for action in in_scope(scope) if action.changes)
+        result.append(("withheld, because this console is read-only", [("", withheld or "nothing", "")]))
+    return result
+
+
+def _line(action: Action) -> str:
+    return f":{action.words[0]}" if action.words else "palette"
+
+
+def _sentence(action: Action) -> str:
+    return action.help if action.confirm is Confirm.NONE else f"{action.help} ({action.confirm.value})"
+
+
+def render(scope: str, keymap: Keymap, look: Look, *, read_only: bool, width: int = 80) -> Text:
+    """The page for a width: sentences wrap under themselves."""
+    text = Text()
+    indent = 3 + KEY_WIDTH + 1 + TITLE_WIDTH
+    for heading, lines in sections(scope, keymap, read_only=read_only):
+        text.append(f"{heading}\n", look.style("title"))
+        for keys, title, sentence in lines:
+            text.append(f"  {keys:<{KEY_WIDTH}} ", look.style("key"))
+            if len(keys) > KEY_WIDTH:
+                text.append("\n" + " " * (KEY_WIDTH + 3))
+            wrapped = textwrap.wrap(sentence, max(width - indent, 20)) or [""]
+            text.append(f"{title:<{TITLE_WIDTH}}")
+            text.append(f"{wrapped[0]}\n", look.style("muted"))
+            for rest in wrapped[1:]:
+                text.append(f"{' ' * indent}{rest}\n", look.style("muted"))
+        text.append("\n")
+    return text
+
+
+class HelpPage(Static):
+    """Draws the help for its own width."""
+
+    def __init__(self, about: str) -> None:
+        super().__init__(id="help-text", markup=False)
+        self._about = about
+
+    def on_resize(self, event: events.Resize) -> None:
+        console = cast("SliceTower", self.app)
+        keymap, width = console.settings.keymap, event.size.width
+        self.update(render(self._about, keymap, look_of(self), read_only=console.read_only, width=width))
+
+
+class HelpScreen(ConsoleScreen):
+    """Help for the screen from which it was opened."""
+
+    SCOPE = HELP
+    BINDINGS: ClassVar = bindings(HELP)
+
+    def __init__(self, about: str) -> None:
+        super().__init__()
+        self._about = about
+        self.crumb = f"help: {about}"
+
+    def compose_body(self) -> Iterable[Widget]:
+        with VerticalScroll(id="help-scroll"):
+            yield HelpPage(self._about)
+
+    def main_widget(self) -> Widget:
+        return self.query_one("#help-scroll")
+
+    def page_text(self) -> str:
+        console = self.console
+        page = render(self._about, console.settings.keymap, PLAIN, read_only=console.read_only)
+        return page.plain

@@ -1,0 +1,55 @@
+"""What is told before the console is left: what still exists and costs, and what becomes of the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from backend.model import DEAD_STATES, Fleet, QueuedResourceState
+from backend.run_model import RunState
+from jobs import accelerators
+from tui.wording import count, fold
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+
+
+def costs(fleet: Fleet, prices: Sequence[tuple[str, float]]) -> str:
+    """What ACTIVE requests cost an hour by the operator's prices; empty where none apply."""
+    price = dict(prices)
+    total = 0.0
+    for item in fleet.queued_resources:
+        found = accelerators.find(item.accelerator_type)
+        if item.state == QueuedResourceState.ACTIVE and found is not None:
+            total += price.get(found.generation.name, 0.0) * item.chips
+    return f"about {total:,.2f} USD an hour by your prices" if total else ""
+
+
+def leaving_lines(fleet: Fleet, runs: Iterable[Run], prices: Sequence[tuple[str, float]] = ()) -> list[str]:
+    """One sentence each; none when nothing is left behind."""
+    active = [item for item in fleet.queued_resources if item.state == QueuedResourceState.ACTIVE]
+    dead = [item for item in fleet.queued_resources if item.state in DEAD_STATES]
+    other = [item for item in fleet.queued_resources if item not in active and item not in dead]
+    lines = []
+    if active:
+        chips = count(sum(item.chips for item in active), "chip")
+        money = costs(fleet, prices)
+        lines.append(
+            f"ACTIVE and costing: {fold(item.name for item in active)} ({chips}{', ' + money if money else ''})."
+        )
+    if other:
+        chips = count(sum(item.chips for item in other), "chip")
+        lines.append(f"On its way: {fold(item.name for item in other)} ({chips}).")
+    if dead:
+        chips = count(sum(item.chips for item in dead), "chip")
+        lines.append(f"Dead and holding quota: {fold(item.name for item in dead)} ({chips}).")
+    if fleet.standalone:
+        lines.append(f"TPU VMs without a queued resource: {fold(item.node_id for item in fleet.standalone)}.")
+    living = [run for run in runs if run.state is RunState.RUNNING]
+    detached = [run for run in living if run.request.supervised]
+    tied = [run for run in living if not run.request.supervised]
+    if detached:
+        lines.append(f"{count(len(detached), 'run')} will go on by themselves and be found again.")
+    if tied:
+        lines.append(f"{count(len(tied), 'run')} tied to this console will lose their connection.")
+    return lines

@@ -1,0 +1,266 @@
+"""Logs of a run: one worker, tiles of 2, 4 or 8, or all merged in the order of arrival."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import Container, Grid
+from textual.widget import Widget
+from textual.widgets import Static
+
+from backend.logs import MergedLog, WorkerLog
+from backend.outcomes import OperatorError
+from backend.sanitize import plain
+from tui.actions import LOGS, bindings
+from tui.command_line import CommandLine
+from tui.screens.base import ConsoleScreen
+from tui.widgets.log_view import LogView
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+
+TILES = (1, 2, 4, 8)
+MERGED_MOST = 256
+"""Logs that are merged at once: each costs two open files and a share of the ring."""
+PLAIN_LINES = 2000
+"""The end of a log that the plain page shows."""
+POLL_LOCAL_S, POLL_REMOTE_S = 0.125, 0.2
+"""Log views look for news 8 times a second, 5 times when the terminal is at the end of an ssh connection."""
+
+
+def poll_s() -> float:
+    """The log clock's period here."""
+    return POLL_REMOTE_S if "SSH_CONNECTION" in os.environ else POLL_LOCAL_S
+
+
+def tiles_that_fit(width: int, height: int, wanted: int) -> int:
+    """At most this many tiles leave each 38 columns and 5 lines."""
+    fit = max(1, width // 38) * max(1, height // 5)
+    return max(tile for tile in TILES if tile <= min(wanted, fit))
+
+
+class RunLogs:
+    """The logs of a run by worker address, opened when they are looked at.
+
+    Args:
+        run: Whose logs.
+        only: Some of its workers; None for all.
+    """
+
+    def __init__(self, run: Run, only: Sequence[str] | None = None) -> None:
+        self.run = run
+        self._places = {worker.address: place for place, worker in enumerate(run.workers)}
+        self.names = [name for name in self._places if only is None or name in only]
+
+    def has_output(self, name: str) -> bool:
+        return self.run.results[self._places[name]].output_bytes > 0 or name in self.run.logs
+
+    def open(self, name: str) -> WorkerLog:
+        return self.run.log(self._places[name])
+
+    def merge(self) -> MergedLog:
+        """All that wrote something, at most MERGED_MOST of them."""
+        loud = [name for name in self.names if self.has_output(name)]
+        return MergedLog({name: self.open(name) for name in loud[:MERGED_MOST]})
+
+
+class LogTiles(Grid):
+    """Some log views side by side; the last row may be short."""
+
+    def show(self, logs: Sequence[tuple[str, WorkerLog | MergedLog]]) -> None:
+        """One view a log; views are kept, so that reading positions survive where the log stays."""
+        count = len(logs)
+        columns = 1 if count <= 2 and self.size.width < 160 else 2 if count <= 4 else 4
+        columns = min(columns, max(1, self.size.width // 38), count) if count else 1
+        rows = -(-count // columns) if count else 1
+        self.styles.grid_size_columns = columns
+        self.styles.grid_size_rows = rows
+        views = list(self.query(LogView))
+        for view in views[count:]:
+            view.remove()
+        for number, (title, log) in enumerate(logs):
+            if number < len(views):
+                if views[number].source is not log:
+                    views[number].set_source(log, title=title)
+            else:
+                self.mount(LogView(log, title=title))
+
+    def poll(self) -> None:
+        """Looks for news in every view."""
+        now = time.time()
+        for view in self.query(LogView):
+            source = view.source
+            if isinstance(source, MergedLog):
+                source.refresh()
+            view.poll(now)
+
+
+class LogsScreen(ConsoleScreen):
+    """Reads; the run goes on whatever is looked at."""
+
+    SCOPE = LOGS
+    BINDINGS: ClassVar = bindings(LOGS)
+
+    def __init__(self, logs: RunLogs, *, start: str = "", merged: bool = False) -> None:
+        """
+        Args:
+            logs: By worker address, in the order of the run.
+            start: The worker to begin with.
+            merged: Begin with all of them merged.
+        """
+        super().__init__()
+        self._run_id = logs.run.id
+        self._logs = logs
+        self._names = logs.names
+        self._first = self._names.index(start) if start in self._names else 0
+        self._tiles = 1
+        self._merged = merged and len(self._names) > 1
+        self._merged_log: MergedLog | None = None
+        self._merged_from = 0
+        self._pattern = ""
+        self.crumb = f"logs {self._run_id}"
+
+    def compose_body(self) -> Iterable[Widget]:
+        with Container(id="logs"):
+            yield Static(id="logs-head", markup=False)
+            yield LogTiles(id="tiles")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_interval(poll_s(), self._poll)
+        self.call_after_refresh(self._arrange)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._arrange)
+
+    @property
+    def tiles(self) -> LogTiles:
+        return self.query_one(LogTiles)
+
+    def main_widget(self) -> Widget | None:
+        return next(iter(self.query(LogView)), None)
+
+    def view(self) -> LogView | None:
+        """The view that has the focus, else the first."""
+        focused = self.focused
+        return focused if isinstance(focused, LogView) else next(iter(self.query(LogView)), None)
+
+    def _poll(self) -> None:
+        if self.is_current and not self.console.paused:
+            self.tiles.poll()
+
+    def tick(self) -> None:
+        # A worker that speaks for the first time joins the merged log.
+        if self._merged and sum(self._logs.has_output(name) for name in self._names) != self._merged_from:
+            self._arrange()
+
+    def _arrange(self) -> None:
+        if not self._names:
+            self.query_one("#logs-head", Static).update("This run has no logs.")
+            return
+        if self._merged:
+            loud = sum(self._logs.has_output(name) for name in self._names)
+            if self._merged_log is None or loud != self._merged_from:
+                self._merged_log, self._merged_from = self._logs.merge(), loud
+            shown: list[tuple[str, WorkerLog | MergedLog]] = [(f"all {len(self._names)} workers", self._merged_log)]
+        else:
+            tiles = tiles_that_fit(self.tiles.size.width, self.tiles.size.height, self._tiles)
+            names = [
+                self._names[(self._first + step) % len(self._names)] for step in range(min(tiles, len(self._names)))
+            ]
+            shown = [(name, self._logs.open(name)) for name in names]
+        what = "merged" if self._merged else f"{len(shown)} of {len(self._names)} workers"
+        self.query_one("#logs-head", Static).update(f"run {self._run_id} · {what}")
+        self.tiles.show(shown)
+        if not isinstance(self.focused, LogView):
+            self.call_after_refresh(self.focus_main)
+
+    # Actions
+
+    def do_view(self) -> None:
+        self._merged = not self._merged and len(self._names) > 1
+        self._arrange()
+
+    def _set_tiles(self, step: int) -> None:
+        place = TILES.index(self._tiles) + step
+        self._tiles = TILES[max(0, min(place, len(TILES) - 1))]
+        self._merged = False
+        self._arrange()
+
+    def do_more_tiles(self) -> None:
+        self._set_tiles(1)
+
+    def do_fewer_tiles(self) -> None:
+        self._set_tiles(-1)
+
+    def do_next_worker(self) -> None:
+        self._first = (self._first + self._tiles) % max(len(self._names), 1)
+        self._merged = False
+        self._arrange()
+
+    def do_previous_worker(self) -> None:
+        self._first = (self._first - self._tiles) % max(len(self._names), 1)
+        self._merged = False
+        self._arrange()
+
+    def do_first_error(self) -> None:
+        """Goes to the first line, over all workers, that reports an error."""
+        best: tuple[float, str, int] | None = None
+        for name in self._names:
+            if not self._logs.has_output(name):
+                continue
+            log = self._logs.open(name)
+            for number in range(log.first, log.total):
+                line = log.line(number)
+                if line.level == "error":
+                    if best is None or line.at < best[0]:
+                        best = (line.at, name, number)
+                    break
+        if best is None:
+            self.console.say("No line reports an error.")
+            return
+        _, name, number = best
+        self._first, self._tiles, self._merged = self._names.index(name), 1, False
+        self._arrange()
+        view = self.view()
+        if view is not None:
+            self.call_after_refresh(view.go_to, number)
+
+    def page_text(self) -> str:
+        view = self.view()
+        source = view.source if view is not None else None
+        if source is None:
+            return ""
+        lines = [source.line(number) for number in range(max(source.first, source.total - PLAIN_LINES), source.total)]
+        return "\n".join(plain(f"{line.source} {line.text}" if line.source else line.text) for line in lines)
+
+    async def do_shell(self) -> None:
+        name = self._names[self._first] if self._names else ""
+        await self.console.open_shell(self.console.worker_at(name))
+
+    # Search: the prompt's `/` looks in every view.
+
+    def filter_text(self) -> str:
+        return self._pattern
+
+    def apply_filter(self, text: str) -> None:
+        for view in self.query(LogView):
+            refused = view.search(text)
+            if refused:
+                raise OperatorError(f"'{text}' cannot be searched for: {refused}.")
+        self._pattern = text
+
+    def do_copy_page(self) -> None:
+        view = self.view()
+        if view is not None:
+            self.console.copy(view.copy_text())
+
+    def take_line(self, line: CommandLine) -> bool:
+        if line.word == "logs" and line.targets and line.targets[0] in self._names:
+            self._first, self._merged = self._names.index(line.targets[0]), False
+            self._arrange()
+            return True
+        return False

@@ -1,0 +1,133 @@
+"""The one line above the footer: `:` for commands with completion and history, `/` for filters and searches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.suggester import Suggester
+from textual.widgets import Input, Static
+
+from tui.command_line import History, complete
+
+COMMAND, FILTER = ":", "/"
+
+
+class CommandSuggester(Suggester):
+    """Completes the command line from names that the application knows now."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._prompt = prompt
+
+    async def get_suggestion(self, value: str) -> str | None:
+        if self._prompt.mode != COMMAND:
+            return None
+        return complete(value, self._prompt.targets, self._prompt.themes)
+
+
+class PromptInput(Input):
+    """An input that leaves history and completion keys to the prompt around it."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        prompt = self.parent
+        if isinstance(prompt, Prompt) and prompt.take_key(event.key):
+            event.stop()
+            event.prevent_default()
+            return
+        await super()._on_key(event)
+
+
+class Prompt(Horizontal):
+    """Hidden until it is opened. Tells its screen what was entered, and what is typed while filtering."""
+
+    @dataclass
+    class Entered(Message):
+        mode: str
+        text: str
+
+    @dataclass
+    class Typed(Message):
+        """The filter so far; only the newest counts."""
+
+        text: str
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, Prompt.Typed)
+
+    @dataclass
+    class Left(Message):
+        """The operator left the line without entering it."""
+
+        mode: str
+
+    def __init__(self, history: History) -> None:
+        super().__init__(id="prompt")
+        self.history = history
+        self.mode = COMMAND
+        self.targets: tuple[str, ...] = ()
+        """Names for completion, set when the line is opened."""
+        self.themes: tuple[str, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        yield Static(COMMAND, id="prompt-mark", markup=False)
+        yield PromptInput(id="prompt-input", compact=True, suggester=CommandSuggester(self), select_on_focus=False)
+
+    @property
+    def input(self) -> Input:
+        return self.query_one("#prompt-input", Input)
+
+    @property
+    def is_open(self) -> bool:
+        return self.has_class("-open")
+
+    def open(self, mode: str, text: str = "") -> None:
+        """Shows the line with a text to go on from, and gives it the focus."""
+        self.mode = mode
+        self.query_one("#prompt-mark", Static).update(mode)
+        entry = self.input
+        with entry.prevent(Input.Changed):
+            entry.value = text
+        entry.cursor_position = len(text)
+        self.add_class("-open")
+        entry.focus()
+
+    def close(self) -> None:
+        """Hides the line; the focus goes back where it was by the screen's care."""
+        self.remove_class("-open")
+
+    def take_key(self, key: str) -> bool:
+        """History, completion and leaving; True when the key was used up."""
+        entry = self.input
+        if key == "escape":
+            self.close()
+            self.post_message(self.Left(self.mode))
+            return True
+        if self.mode == COMMAND and key in ("up", "down"):
+            text = self.history.older() if key == "up" else self.history.newer()
+            if text is not None:
+                entry.value = text
+                entry.cursor_position = len(text)
+            return True
+        if self.mode == COMMAND and key == "tab":
+            completed = complete(entry.value, self.targets, self.themes)
+            if completed is not None:
+                entry.value = completed
+                entry.cursor_position = len(completed)
+            return True
+        return False
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.close()
+        if self.mode == COMMAND:
+            self.history.add(event.value)
+        self.post_message(self.Entered(self.mode, event.value))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.mode == FILTER:
+            self.post_message(self.Typed(event.value))

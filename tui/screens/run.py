@@ -1,0 +1,310 @@
+"""One run: how far it is, what became of each worker, and the way out when something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.containers import Container
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher, Static
+
+from backend.fanout import FAILURES, WorkerResult
+from backend.grouping import OUTPUT_LIMIT, WorkerOutput, group
+from backend.model import EventKind
+from backend.outcomes import OperatorError, Outcome
+from backend.run_model import RunState, StopReport
+from backend.targets import WorkerRef, fold
+from tui.actions import BY_ID, RUN, bindings
+from tui.durations import format_duration
+from tui.screens.base import TableScreen
+from tui.screens.confirm import Choice, Question
+from tui.widgets.heat_strip import HeatSlice, HeatStrip
+from tui.widgets.live_table import LiveTable
+from tui.widgets.outcome_groups import OutcomeGroup, OutcomeGroups
+from tui.widgets.rows import Cell, Column, Row, number_cell, outcome_cell
+from tui.wording import count, size, utc_now
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+    from tui.app import SliceTower
+
+GROUP_EVERY_S = 1.0
+"""Outputs are read and grouped at most this often, in a thread."""
+COLUMNS = (
+    Column("worker", "WORKER", min_width=10, max_width=30),
+    Column("outcome", "OUTCOME", min_width=12, max_width=24),
+    Column("time", "TIME", width=8),
+    Column("output", "OUTPUT", width=9, align="right"),
+    Column("note", "NOTE", min_width=10, max_width=200, flex=1),
+)
+
+
+def detail(result: WorkerResult) -> str:
+    """The number behind an outcome: exit code or signal."""
+    if result.outcome is Outcome.FAILED and result.exit_code is not None:
+        return f"exit {result.exit_code}"
+    return f"SIG{result.signal}" if result.signal else ""
+
+
+def rows(results: Iterable[WorkerResult], now: datetime) -> list[Row]:
+    """One row a worker."""
+    found = []
+    for result in results:
+        took = ((result.ended_at or now) - result.started_at).total_seconds() if result.started_at else None
+        state = outcome_cell(result.outcome, detail=detail(result))
+        if result.outcome is Outcome.PENDING:
+            state = Cell(result.phase.value, token="outcome-pending", glyph="outcome-pending")
+        found.append(
+            Row(
+                result.worker.address,
+                (
+                    result.worker.address,
+                    state,
+                    number_cell(took, format_duration(took) if took is not None else "-"),
+                    number_cell(result.output_bytes, size(result.output_bytes)),
+                    result.error or result.note,
+                ),
+            )
+        )
+    return found
+
+
+def heat(results: Iterable[WorkerResult]) -> list[HeatSlice]:
+    """One cell a worker, by slice."""
+    slices: dict[str, list[str]] = {}
+    for result in results:
+        token = f"outcome-{result.outcome.value.replace('_', '-')}"
+        slices.setdefault(f"{result.worker.queued_resource}/{result.worker.slice_index}", []).append(token)
+    return [HeatSlice(label, tuple(tokens)) for label, tokens in slices.items()]
+
+
+def _tail(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - OUTPUT_LIMIT))
+            return file.read(OUTPUT_LIMIT)
+    except FileNotFoundError:
+        # A worker that never began has no log.
+        return b""
+
+
+def gather(results: Sequence[WorkerResult], paths: Sequence[Path]) -> list[OutcomeGroup]:
+    """Groups of workers that ended alike with the same output. Reads logs from disk: call it in a thread.
+
+    Args:
+        results: One entry a worker.
+        paths: Their logs, in the same order.
+    """
+    ended = [result for result in results if result.ended]
+    by_path = {result.worker.address: path for result, path in zip(results, paths, strict=True)}
+    known = [result for result in ended if result.outcome in FAILURES]
+    first = min(known, key=lambda item: (item.ended_at is None, item.ended_at), default=None)
+    by_address = {result.worker.address: result for result in ended}
+    outputs = [
+        WorkerOutput(address, result.outcome, result.exit_code, _tail(by_path[address]))
+        for address, result in by_address.items()
+    ]
+    found = []
+    for each in group(outputs):
+        head = by_address[each.addresses[0]]
+        text = each.text or head.error
+        found.append(
+            OutcomeGroup(
+                outcome=each.outcome.value,
+                count=len(each.addresses),
+                members=fold(each.addresses),
+                detail=detail(head),
+                lines=tuple(text.split("\n")) if text else (),
+                is_first_failure=first is not None and first.worker.address in each.addresses,
+                first_member=first.worker.address
+                if first is not None and first.worker.address in each.addresses
+                else each.addresses[0],
+            )
+        )
+    return sorted(found, key=lambda item: (item.outcome == Outcome.OK, not item.is_first_failure, -item.count))
+
+
+def stop_words(report: StopReport) -> str:
+    """What became of stopping, in a sentence."""
+    if report.clean:
+        return f"Stopped on {count(len(report.stopped), 'worker')}; nothing of it is left there."
+    parts = [f"stopped on {count(len(report.stopped), 'worker')}"] if report.stopped else []
+    parts += [f"{address} still has pids {', '.join(map(str, pids))}" for address, pids in report.survivors]
+    parts += [f"{address} could not be checked: {why}" for address, why in report.unverified]
+    return "; ".join(parts) + "."
+
+
+class RunScreen(TableScreen):
+    """Progress and outcomes of one run, live or from the journal."""
+
+    SCOPE = RUN
+    BINDINGS: ClassVar = bindings(RUN)
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run_ = run
+        self.crumb = f"run {run.id}"
+        self._seen: tuple[int, int] | None = None
+        self._grouped = -1
+        self._grouped_at = 0.0
+
+    def compose_body(self) -> Iterable[Widget]:
+        with Container(id="run"):
+            yield Static(id="run-head", markup=False)
+            yield HeatStrip(id="run-heat")
+            yield Static(id="run-alarm", markup=False)
+            with ContentSwitcher(initial="groups", id="run-views"):
+                yield OutcomeGroups(id="groups")
+                yield LiveTable(COLUMNS, id="table")
+
+    def main_widget(self) -> Widget:
+        return self.query_one(f"#{self.query_one(ContentSwitcher).current}")
+
+    def tick(self) -> None:
+        run = self.run_
+        ended = run.state is RunState.ENDED
+        seen = (run.version, 0 if ended else int(time.monotonic()))
+        if seen != self._seen:
+            self._seen = seen
+            self._draw(utc_now())
+        due = time.monotonic() - self._grouped_at >= GROUP_EVERY_S
+        if run.version != self._grouped and due:
+            self._grouped, self._grouped_at = run.version, time.monotonic()
+            self.background(self._group(), group="group", title="group the outputs")
+
+    async def _group(self) -> None:
+        run = self.run_
+        paths = [run.log_path(index) for index in range(len(run.results))]
+        groups = await asyncio.to_thread(gather, list(run.results), paths)
+        self.query_one(OutcomeGroups).set_groups(groups)
+
+    def _draw(self, now: datetime) -> None:
+        run = self.run_
+        ended = sum(result.ended for result in run.results)
+        took = ((run.ended_at or now) - run.started_at).total_seconds()
+        summary = ", ".join(f"{number} {outcome.replace('_', ' ')}" for outcome, number in run.summary.items())
+        parts = [
+            run.request.title or " ".join(run.request.argv),
+            run.state.value,
+            f"{ended}/{len(run.results)} ended",
+        ]
+        if len(run.batches) > 1:
+            parts.append(f"batch {run.batch} of {len(run.batches)}")
+        parts += [summary, format_duration(took)]
+        self.query_one("#run-head", Static).update(" · ".join(part for part in parts if part))
+        self.query_one(HeatStrip).set_slices(heat(run.results))
+        self.table.set_rows(rows(run.results, now))
+        self._alarm()
+
+    def _alarm(self) -> None:
+        run = self.run_
+        text = ""
+        if run.deadlock:
+            key = self.console.settings.keymap.shown(BY_ID["start-rest"])
+            text = f"{run.deadlock} {key} starts the rest."
+        elif run.first_failure is not None:
+            first = run.first_failure
+            words = first.error or detail(first)
+            text = f"first failure: {first.worker.address} {first.outcome.value.replace('_', ' ')} {words}".strip()
+        alarm = self.query_one("#run-alarm", Static)
+        alarm.display = bool(text)
+        alarm.update(text)
+
+    # Actions
+
+    def do_view(self) -> None:
+        views = self.query_one(ContentSwitcher)
+        views.current = "table" if views.current == "groups" else "groups"
+        self.focus_main()
+
+    @on(LiveTable.RowActivated)
+    def _row(self, event: LiveTable.RowActivated) -> None:
+        self._show_logs(str(event.row.key))
+
+    @on(OutcomeGroups.GroupActivated)
+    def _group_activated(self, event: OutcomeGroups.GroupActivated) -> None:
+        self._show_logs(event.group.first_member)
+
+    def do_open(self) -> None:
+        self.do_logs()
+
+    def do_logs(self) -> None:
+        row = self.table.cursor_row
+        on_table = self.query_one(ContentSwitcher).current == "table"
+        self._show_logs(str(row.key) if row is not None and on_table else "")
+
+    def do_logs_marked(self) -> None:
+        self._show_logs("", only=[str(key) for key in self.table.marks])
+
+    def _show_logs(self, address: str, only: list[str] | None = None) -> None:
+        from tui.screens.logs import LogsScreen, RunLogs
+
+        logs = RunLogs(self.run_, only)
+        self.console.push_screen(LogsScreen(logs, start=address, merged=not address and not only))
+
+    def marked_workers(self) -> list[WorkerRef]:
+        """The marked workers, or that of the cursor."""
+        keys = {row.key for row in self.table.selected_rows()}
+        return [result.worker for result in self.run_.results if result.worker.address in keys]
+
+    def do_run_command(self) -> None:
+        self.console.open_run_form(fold_targets(self.marked_workers()) or self._targets())
+
+    def _targets(self) -> list[str]:
+        return list(dict.fromkeys(result.worker.queued_resource for result in self.run_.results))
+
+    async def do_shell(self) -> None:
+        workers = self.marked_workers()
+        await self.console.open_shell(workers[0] if workers else None)
+
+    async def do_stop(self) -> None:
+        if self.run_.state is RunState.ENDED:
+            raise OperatorError("The run has ended; there is nothing to stop.")
+        await ask_stop(self.console, self.run_)
+
+    def do_interrupt(self) -> Any:
+        if self.run_.state is RunState.ENDED or self.get_selected_text():
+            return self.console.do_interrupt()
+        return self.do_stop()
+
+    def do_detach(self) -> None:
+        self.run_.detach()
+        self.console.say(f"Run {self.run_.id} goes on by itself; it can be opened again from the runs.")
+
+    def do_start_rest(self) -> None:
+        self.run_.start_rest()
+
+    def do_retry(self) -> None:
+        failed = [result.worker for result in self.run_.results if result.outcome in FAILURES]
+        if not failed:
+            raise OperatorError("No worker of this run has failed.")
+        command = self.run_.request.title or " ".join(self.run_.request.argv)
+        self.console.open_run_form(fold_targets(failed), command)
+
+
+async def ask_stop(console: SliceTower, run: Run) -> None:
+    """Asks, then stops the remote groups and verifies that nothing is left."""
+    living = sum(not result.ended for result in run.results)
+    choices = (Choice("stop", "Stop it there", "error"), Choice("detach", "Detach"), Choice("no", "Let it run"))
+    lines = [f"It still runs on {count(living, 'worker')}."]
+    answer = await console.push_screen_wait(Question(f"Stop run {run.id}?", lines, choices, chosen=2))
+    if answer == "detach":
+        run.detach()
+        console.say(f"Run {run.id} goes on by itself.")
+    elif answer == "stop":
+        report = await run.stop()
+        words = stop_words(report)
+        console.note(EventKind.ACTION, f"run {run.id}: {words}", subject=run.id)
+        console.say(words, severity="information" if report.clean else "error")
+
+
+def fold_targets(workers: Iterable[WorkerRef]) -> list[str]:
+    """Addresses of workers, as short as targets can be."""
+    addresses = [worker.address for worker in workers]
+    return fold(addresses).split() if addresses else []

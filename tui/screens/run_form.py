@@ -1,0 +1,188 @@
+"""The run dialog: whom, what, in which batches, and exactly what each worker will run, before anything is sent."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.containers import Container, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from backend.cloud.gcloud_flags import parse_duration
+from backend.model import EventKind
+from backend.outcomes import OperatorError
+from backend.run_model import RunPlan, RunRequest
+from backend.sanitize import plain_text
+from backend.targets import WorkerRef, select
+from tui.actions import RUN_FORM, bindings
+from tui.screens.base import FormScreen
+from tui.screens.form import FormBody, FormLine, PickedChoice
+from tui.wording import count
+
+ON = "yes"
+BATCH_WORDS = 8
+"""Batch sizes that are written out; more are counted."""
+
+
+def request_of(texts: dict[str, str]) -> RunRequest:
+    """What the form asks for.
+
+    Raises:
+        OperatorError: A field cannot be understood; it says which.
+    """
+    command = texts.get("command", "").strip()
+    if not command:
+        raise OperatorError("The command is empty.", "Write what each worker shall run.")
+    shell = texts.get("shell") == ON
+    try:
+        argv = (command,) if shell else tuple(shlex.split(command))
+    except ValueError as error:
+        raise OperatorError(f"The command cannot be read: {error}.", "Close the quotes, or choose shell.") from error
+    timeout = texts.get("timeout", "").strip()
+    try:
+        timeout_s = parse_duration(timeout if not timeout.isdecimal() else f"{timeout}s") if timeout else None
+    except ValueError as error:
+        raise OperatorError(f"timeout: {error}.") from error
+    environment = []
+    for item in texts.get("environment", "").split():
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise OperatorError(f"environment: '{item}' is not KEY=VALUE.")
+        environment.append((key, value))
+    return RunRequest(
+        argv=argv,
+        shell=shell,
+        batch=texts.get("batch", "").strip() or "all",
+        on_failure=texts.get("on_failure") or "stop",
+        max_failures=texts.get("max_failures", "").strip() or None,
+        timeout_s=timeout_s,
+        detach=texts.get("detach") == ON,
+        gang=texts.get("gang") == ON,
+        environment=tuple(environment),
+        title=command,
+    )
+
+
+def plan_words(plan: RunPlan) -> str:
+    """How many workers, in how many batches."""
+    sizes = [len(batch) for batch in plan.batches]
+    workers = count(len(plan.workers), "worker")
+    if len(sizes) <= 1:
+        return f"{workers}, all at once"
+    if len(set(sizes)) == 1:
+        return f"{workers} in {len(sizes)} batches of {sizes[0]}"
+    shown = ", ".join(map(str, sizes[:BATCH_WORDS])) + (", …" if len(sizes) > BATCH_WORDS else "")
+    return f"{workers} in {len(sizes)} batches: {shown}"
+
+
+class RunFormScreen(FormScreen):
+    """Asks for a command and its policies; shows the plan live."""
+
+    SCOPE = RUN_FORM
+    BINDINGS: ClassVar = bindings(RUN_FORM)
+    crumb = "run"
+
+    def __init__(self, targets: Sequence[str], command: str = "") -> None:
+        super().__init__()
+        self._targets = tuple(targets)
+        self._command = command
+        self.plan: RunPlan | None = None
+        self._trouble: OperatorError | None = None
+
+    def compose_body(self) -> Iterable[Widget]:
+        with Container(id="run-form"):
+            with FormBody(id="form"):
+                yield FormLine(
+                    "targets", "targets", value=" ".join(self._targets), hint="train-a, train-a/0, train-a/*/0"
+                )
+                yield FormLine(
+                    "command",
+                    "command",
+                    value=self._command,
+                    hint="hostname",
+                    suggestions=self.console.command_history,
+                )
+                yield FormLine("batch", "batch size", value="all", hint="all, 4, or 1,5,25%")
+                yield FormLine("on_failure", "on failure", choices=("stop", "continue"))
+                yield FormLine("max_failures", "failures allowed", hint="0; a number or 10%")
+                yield FormLine("timeout", "timeout", hint="none; such as 10m")
+                yield FormLine("detach", "detached", choices=("no", ON))
+                yield FormLine("gang", "gang", choices=("no", ON))
+                yield FormLine("shell", "through a shell", choices=("no", ON))
+                yield FormLine("environment", "environment", hint="KEY=VALUE KEY=VALUE")
+            with VerticalScroll(id="plan-pane", can_focus=False):
+                yield Static(id="plan", markup=False)
+
+    def main_widget(self) -> Widget:
+        return self.line("command" if self._targets else "targets").control
+
+    @on(Input.Changed)
+    @on(PickedChoice.Changed)
+    def _changed(self) -> None:
+        self.call_after_refresh(self.check)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.check()
+
+    def wanted_workers(self, texts: dict[str, str]) -> tuple[WorkerRef, ...]:
+        """Whom the targets name now.
+
+        Raises:
+            OperatorError: They name nobody.
+        """
+        words = texts.get("targets", "").split()
+        if not words:
+            raise OperatorError("No target is given.", "Write train-a, train-a/0 or train-a/*/0.")
+        return select(self.console.fleet, words)
+
+    def check(self) -> None:
+        """Plans what the form says, and shows it. Nothing is sent."""
+        if not self.is_mounted:
+            return
+        texts = self.texts()
+        self.plan, self._trouble = None, None
+        try:
+            workers = self.wanted_workers(texts)
+            request = request_of(texts)
+            self.plan = self.console.require_tower().runs.plan(request, workers)
+        except OperatorError as error:
+            self._trouble = error
+        self._show()
+
+    def _show(self) -> None:
+        lines: list[str] = []
+        plan = self.plan
+        if self._trouble is not None:
+            lines += [self._trouble.what, self._trouble.cure]
+        if plan is not None:
+            lines.append(plan_words(plan))
+            lines += [f"refused: {text}" for text in plan.refusals]
+            lines += [f"! {text}" for text in plan.warnings]
+            lines += ["", "each worker runs exactly:", plan.remote_text]
+            if not plan.refusals:
+                lines += ["", "ctrl+r starts it"]
+        body = self.query_one("#plan", Static)
+        body.set_class(plan is None or bool(plan.refusals), "-refused")
+        body.update(plain_text("\n".join(lines).strip()))
+
+    async def do_submit(self) -> None:
+        """Starts the run and shows it."""
+        from tui.screens.run import RunScreen
+
+        self.check()
+        if self._trouble is not None:
+            raise self._trouble
+        plan = self.plan
+        if plan is None or plan.refusals:
+            raise OperatorError(f"Nothing was sent: {plan.refusals[0] if plan else 'there is no plan.'}")
+        run = await self.console.require_tower().runs.launch(plan)
+        self.console.command_history.append(plan.request.title)
+        self.console.note(
+            EventKind.ACTION, f"run {run.id}: {plan.request.title} on {plan_words(plan)}", subject=run.id
+        )
+        self.console.pop_screen()
+        self.console.push_screen(RunScreen(run))

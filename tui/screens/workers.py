@@ -1,0 +1,288 @@
+"""Workers of a target: one line each, a strip that holds them all, and the newest run's output below, live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.containers import Container
+from textual.widget import Widget
+
+from backend.fanout import WorkerResult
+from backend.model import Fleet, QueuedResource, Slice
+from backend.outcomes import OperatorError, Outcome
+from backend.targets import WorkerRef, select, workers_of, workers_of_slice
+from tui.actions import BY_ID, WORKERS, bindings
+from tui.durations import format_duration
+from tui.screens.base import TableScreen
+from tui.screens.fleet_detail import slice_token
+from tui.screens.logs import LogTiles, poll_s, tiles_that_fit
+from tui.screens.run import detail, fold_targets
+from tui.widgets.heat_strip import HeatSlice, HeatStrip
+from tui.widgets.live_table import LiveTable
+from tui.widgets.rows import Cell, Column, Row, number_cell, outcome_cell, state_cell
+from tui.wording import utc_now
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+
+COLUMNS = (
+    Column("worker", "WORKER", min_width=10, max_width=30),
+    Column("state", "SLICE", min_width=9, max_width=26),
+    Column("run", "NEWEST RUN", min_width=10, max_width=22),
+    Column("last", "LAST OUTPUT", width=11, align="right"),
+    Column("command", "COMMAND", min_width=8, max_width=60, flex=1, priority=2),
+    Column("address", "ADDRESS", min_width=9, max_width=16, priority=1),
+)
+PANES = (0, 1, 2, 4, 8)
+
+
+def everything(fleet: Fleet) -> list[WorkerRef]:
+    """All workers of the fleet, in its order."""
+    found = [worker for item in fleet.queued_resources for worker in workers_of(item)]
+    return found + [worker for one in fleet.standalone for worker in workers_of_slice(one)]
+
+
+def slices_of(fleet: Fleet) -> dict[tuple[str, str, str], Slice]:
+    """Slices by (project, zone, node id)."""
+    owned = [one for item in fleet.queued_resources for one in item.slices]
+    return {(one.project, one.zone, one.node_id): one for one in (*owned, *fleet.standalone)}
+
+
+def newest(runs: Iterable[Run]) -> dict[str, tuple[Run, WorkerResult]]:
+    """The newest run of each worker, by address."""
+    found: dict[str, tuple[Run, WorkerResult]] = {}
+    for run in sorted(runs, key=lambda item: item.started_at):
+        for result in run.results:
+            found[result.worker.address] = (run, result)
+    return found
+
+
+def rows(
+    workers: Sequence[WorkerRef],
+    slices: Mapping[tuple[str, str, str], Slice],
+    latest: Mapping[str, tuple[Run, WorkerResult]],
+    now: datetime,
+) -> list[Row]:
+    """One row a worker."""
+    found = []
+    for worker in workers:
+        one = slices.get((worker.project, worker.zone, worker.node_id))
+        state = Cell("gone", token="muted") if one is None else state_cell(one.state)
+        if one is not None and one.state == "READY" and not one.ready:
+            state = Cell(one.health or one.state, token=slice_token(one), glyph=slice_token(one))
+        run_cell: Cell | str = Cell("-", token="muted")
+        last, command = number_cell(None), ""
+        if worker.address in latest:
+            run, result = latest[worker.address]
+            command = run.request.title or " ".join(run.request.argv)
+            run_cell = outcome_cell(result.outcome, detail=detail(result))
+            if result.outcome is Outcome.PENDING:
+                run_cell = Cell(result.phase.value, token="outcome-pending", glyph="outcome-pending")
+            log = run.logs.get(worker.address)
+            if log is not None and log.last_at:
+                quiet = max(0.0, now.timestamp() - log.last_at)
+                last = number_cell(quiet, format_duration(quiet))
+        cells = (
+            worker.address,
+            state,
+            run_cell,
+            last,
+            command,
+            Cell(worker.external_ip or worker.internal_ip, token="muted"),
+        )
+        found.append(Row(worker.address, cells))
+    return found
+
+
+def heat(workers: Sequence[WorkerRef], slices: Mapping[tuple[str, str, str], Slice], cursor: str) -> list[HeatSlice]:
+    """One cell a worker, by slice, the cursor's pointed out."""
+    found: dict[tuple[str, int], list[str]] = {}
+    pointed: dict[tuple[str, int], int] = {}
+    for worker in workers:
+        key = (worker.queued_resource, worker.slice_index)
+        one = slices.get((worker.project, worker.zone, worker.node_id))
+        tokens = found.setdefault(key, [])
+        if worker.address == cursor:
+            pointed[key] = len(tokens)
+        tokens.append(slice_token(one) if one is not None else "heat-empty")
+    return [
+        HeatSlice(f"{name}/{index}", tuple(tokens), pointed.get((name, index)))
+        for (name, index), tokens in found.items()
+    ]
+
+
+class WorkersScreen(TableScreen):
+    """Workers of one target, or of the whole fleet."""
+
+    SCOPE = WORKERS
+    BINDINGS: ClassVar = bindings(WORKERS)
+
+    def __init__(self, targets: Sequence[str] = (), only: str = "") -> None:
+        """
+        Args:
+            targets: Whose workers; none: all.
+            only: A filter to begin with.
+        """
+        super().__init__()
+        self._targets = tuple(targets)
+        self._only = only
+        self._panes = 1
+        self._listed: tuple[WorkerRef, ...] = ()
+        self._trouble: OperatorError | None = None
+        self._latest: dict[str, tuple[Run, WorkerResult]] = {}
+        self._shown: list[str] = []
+        self.crumb = f"workers {' '.join(targets)}".strip()
+
+    def compose_body(self) -> Iterable[Widget]:
+        with Container(id="workers"):
+            yield HeatStrip(id="workers-heat")
+            yield LiveTable(COLUMNS, id="table")
+            yield LogTiles(id="tiles")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        if self._only:
+            self.apply_filter(self._only)
+        self.set_interval(poll_s(), self._poll)
+
+    def _poll(self) -> None:
+        if self.is_current and not self.console.paused:
+            self.query_one(LogTiles).poll()
+
+    def tick(self) -> None:
+        fleet = self.console.fleet
+        self._choose(fleet)
+        runs = self.console.live_runs()
+        self._latest = newest(runs)
+        found = rows(self._listed, slices_of(fleet), self._latest, utc_now())
+        self.table.set_rows(found)
+        if not found:
+            text, kind = self._empty(fleet)
+            self.table.set_message(text, kind=kind)
+        self._show_cursor()
+
+    def _choose(self, fleet: Fleet) -> None:
+        self._trouble = None
+        if not self._targets:
+            self._listed = tuple(everything(fleet))
+            return
+        try:
+            self._listed = select(fleet, self._targets)
+        except OperatorError as error:
+            self._listed, self._trouble = (), error
+
+    def _empty(self, fleet: Fleet) -> tuple[str, str]:
+        if not fleet.loaded:
+            return "Asking for the fleet …", "loading"
+        if self._trouble is not None:
+            return f"{self._trouble.what} {self._trouble.cure}".strip(), "error"
+        return "No worker exists now: they come when a request becomes ACTIVE.", "empty"
+
+    @on(LiveTable.RowHighlighted)
+    def _highlighted(self) -> None:
+        self._show_cursor()
+
+    @on(LiveTable.RowActivated)
+    def _activated(self) -> None:
+        self.perform(BY_ID["open"])
+
+    def _show_cursor(self) -> None:
+        row = self.table.cursor_row
+        cursor = str(row.key) if row is not None else ""
+        self.query_one(HeatStrip).set_slices(heat(self._listed, slices_of(self.console.fleet), cursor))
+        self._show_panes(cursor)
+
+    def _show_panes(self, cursor: str) -> None:
+        """The cursor's log first, then the marked ones', then the workers after it."""
+        tiles = self.query_one(LogTiles)
+        marked = [str(row.key) for row in self.table.visible_rows if row.key in self.table.marks]
+        order = [str(row.key) for row in self.table.visible_rows]
+        after = order[order.index(cursor) + 1 :] if cursor in order else order
+        names = [name for name in dict.fromkeys([cursor, *marked, *after]) if name in self._latest]
+        logs = []
+        for name in names:
+            run, _ = self._latest[name]
+            if name in run.logs:
+                logs.append((name, run.logs[name]))
+        room = tiles_that_fit(self.size.width, max(self.size.height // 2, 5), self._panes) if self._panes else 0
+        tiles.display = bool(logs[:room])
+        tiles.show(logs[:room])
+
+    # Actions
+
+    def do_more_tiles(self) -> None:
+        self._panes = PANES[min(PANES.index(self._panes) + 1, len(PANES) - 1)]
+        self._show_cursor()
+
+    def do_fewer_tiles(self) -> None:
+        self._panes = PANES[max(PANES.index(self._panes) - 1, 0)]
+        self._show_cursor()
+
+    def chosen(self) -> list[WorkerRef]:
+        """The marked workers, or that of the cursor."""
+        keys = {row.key for row in self.table.selected_rows()}
+        return [worker for worker in self._listed if worker.address in keys]
+
+    def do_open(self) -> None:
+        self.do_logs()
+
+    def do_logs(self) -> None:
+        row = self.table.cursor_row
+        if row is not None:
+            self._open_logs([str(row.key)], start=str(row.key))
+
+    def do_logs_marked(self) -> None:
+        self._open_logs([worker.address for worker in self.chosen()])
+
+    def _open_logs(self, names: Sequence[str], start: str = "") -> None:
+        known = [name for name in names if name in self._latest]
+        if not known:
+            raise OperatorError("Nothing was run there yet, as far as this console knows.", "x runs a command.")
+        run, _ = self._latest[known[0]]
+        from tui.screens.logs import LogsScreen, RunLogs
+
+        logs = RunLogs(run, None if start else known)
+        self.console.push_screen(LogsScreen(logs, start=start, merged=len(known) > 1))
+
+    def do_run_command(self) -> None:
+        marked = [worker for worker in self._listed if worker.address in self.table.marks]
+        self.console.open_run_form(
+            fold_targets(marked) if marked else list(self._targets) or fold_targets(self._listed)
+        )
+
+    def _request(self) -> QueuedResource:
+        chosen = self.chosen()
+        found = self.console.fleet.find(chosen[0].queued_resource) if chosen else ()
+        if not found:
+            raise OperatorError("There is no queued resource under the cursor.")
+        return found[0]
+
+    def do_benchmark(self) -> None:
+        self.console.open_bench_form(self._request())
+
+    async def do_shell(self) -> None:
+        chosen = self.chosen()
+        await self.console.open_shell(chosen[0] if chosen else None)
+
+    def do_describe(self) -> None:
+        chosen = self.chosen()
+        if not chosen:
+            raise OperatorError("There is no worker under the cursor.")
+        worker = chosen[0]
+        one = slices_of(self.console.fleet).get((worker.project, worker.zone, worker.node_id))
+        if one is None:
+            raise OperatorError(f"The slice of {worker.address} is gone.")
+        self.console.describe_slice(one)
+
+    def do_equivalent(self) -> None:
+        chosen = self.chosen()
+        if not chosen:
+            raise OperatorError("There is no worker under the cursor.")
+        from backend.cloud import equivalents
+
+        worker = chosen[0]
+        same = equivalents.ssh([worker], route=self.console.context.ssh.route)
+        self.console.show_equivalent(f"a shell on {worker.address}", same)

@@ -1,0 +1,194 @@
+"""The application's connection to the backend: the tower opened after the first paint, and what is known through it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, cast
+
+from textual.worker import Worker
+
+from backend.model import Fleet
+from backend.outcomes import OperatorError
+from backend.sanitize import plain
+from tui.screens.base import ConsoleScreen
+from tui.widgets.status_header import HeaderFacts
+from tui.wording import count, poll_age_s, poll_error, totals, utc_now
+
+if TYPE_CHECKING:
+    from backend.cloud.recover import Recovery
+    from backend.context import Context
+    from backend.tower import Tower
+    from tui.app import SliceTower
+
+FIRST_FLEET_POLL_S = 0.25
+"""Runs are looked for when the fleet is known; until then this often."""
+READ_BYTES_PER_S = 80_000_000
+"""What all workers together may send while the screen is up: what is beyond it waits in their channels."""
+WISHES_EVERY_S = 2.0
+CLOSE_TIMEOUT_S = 10.0
+"""How long leaving waits for connections and the journal to be closed."""
+
+
+class Station:
+    """Mixed into the application."""
+
+    def init_station(self) -> None:
+        """Nothing is open yet."""
+        self.tower: Tower | None = None
+        self.recovery: Recovery | None = None
+        self.trouble: OperatorError | None = None
+        self._leave = asyncio.Event()
+        self._keeper: Worker[None] | None = None
+        self._wishes_at = 0.0
+        self._wish_words: list[str] = []
+
+    @property
+    def _console(self) -> SliceTower:
+        return cast("SliceTower", self)
+
+    def open_tower(self) -> None:
+        """Opens the tower in the background; also the cure when that failed before."""
+        self.trouble = None
+        self._leave = asyncio.Event()
+        self._keeper = self._console.run_worker(
+            self._keep_tower(), group="tower", name="open the context", exclusive=True, exit_on_error=False
+        )
+
+    async def _keep_tower(self) -> None:
+        module = await asyncio.to_thread(importlib.import_module, "backend.tower")
+        tower_class: type[Tower] = module.Tower
+        async with tower_class.open(self._console.context) as tower:
+            self.tower = tower
+            self._begin_recovery(tower)
+            self._console.run_worker(
+                self._take_up_runs(tower), group="reattach", name="find runs again", exit_on_error=False
+            )
+            try:
+                await self._leave.wait()
+            finally:
+                self.tower = self.recovery = None
+                for group in ("recovery", "reattach"):
+                    self._console.workers.cancel_group(self._console, group)
+
+    def _begin_recovery(self, tower: Tower) -> None:
+        """Carries out what was wished here or by a console that ended: deletes go on until the request is gone."""
+        if self._console.read_only:
+            return
+        from backend.cloud.intents import IntentStore
+        from backend.cloud.recover import Recovery
+
+        self.recovery = Recovery(tower.client, IntentStore(tower.journal), say=self._console.say)
+        self._console.run_worker(self.recovery.run(), group="recovery", name="carry out wishes", exit_on_error=False)
+
+    async def _take_up_runs(self, tower: Tower) -> None:
+        """Finds again, once the fleet is known, every run that was not seen to end."""
+        while not tower.watch.fleet.loaded:  # noqa: ASYNC110 - a cancelled worker ends it; the watch has no event
+            await asyncio.sleep(FIRST_FLEET_POLL_S)
+        await asyncio.to_thread(importlib.import_module, "backend.runs")
+        budget = tower.runs.budget
+        budget.bytes_per_tick = int(READ_BYTES_PER_S * budget.tick_s)
+        found = await tower.runs.reattach(tower.watch.fleet)
+        tower.benches.reattach(found)
+        if found:
+            names = ", ".join(run.request.title or run.id for run in found)
+            self._console.say(f"Found again: {names}.", title=f"{len(found)} of your runs still live")
+
+    async def close_tower(self) -> None:
+        """Closes connections and the journal, within a bound."""
+        self._leave.set()
+        if self._keeper is not None and not self._keeper.is_finished:
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._keeper.wait()
+            except TimeoutError:
+                self._keeper.cancel()
+
+    async def change_context(self, context: Context) -> None:
+        """Closes this context and opens another; screens begin anew from the fleet."""
+        console = self._console
+        console.go()
+        await self.close_tower()
+        console.context = context
+        console.read_only = context.read_only
+        self.open_tower()
+
+    @property
+    def fleet(self) -> Fleet:
+        """What is known now; an unloaded fleet while the tower is not open."""
+        return self.tower.watch.fleet if self.tower is not None else Fleet()
+
+    def require_tower(self) -> Tower:
+        """The tower.
+
+        Raises:
+            OperatorError: It is not open yet, or could not be opened.
+        """
+        if self.tower is not None:
+            return self.tower
+        if self.trouble is not None:
+            raise self.trouble
+        raise OperatorError("The connection to the cloud is still being opened.", "Try again in a second.")
+
+    def require_recovery(self) -> Recovery:
+        """Who carries out deletes, recreates and creates, and keeps the wishes.
+
+        Raises:
+            OperatorError: The tower is not open.
+        """
+        self.require_tower()
+        assert self.recovery is not None
+        return self.recovery
+
+    def target_names(self) -> tuple[str, ...]:
+        """Names of requests and addresses of workers, for completion."""
+        names = [item.name for item in self.fleet.queued_resources]
+        for item in self.fleet.queued_resources:
+            for one in item.slices:
+                names.append(f"{item.name}/{one.index}")
+                names.extend(f"{item.name}/{one.index}/{worker.index}" for worker in one.workers)
+        return tuple(names)
+
+    def header_facts(self) -> HeaderFacts:
+        """What the header says now."""
+        fleet, now = self.fleet, utc_now()
+        active, waiting, dead = totals(fleet)
+        tower = self.tower
+        # Asking for the pool would make it, and import the ssh library, before anything was connected.
+        pool = vars(tower).get("pool") if tower is not None else None
+        connected = pool.connected if pool is not None else 0
+        workers = sum(item.workers_ready for item in fleet.queued_resources)
+        notes = [*(["paused"] if self._console.paused else []), *self._wishes()]
+        return HeaderFacts(
+            context=self._console.context.name,
+            project=self._console.context.project,
+            zones=self._console.context.zones,
+            label=self._console.context.label,
+            read_only=self._console.read_only,
+            api_age_s=poll_age_s(fleet, now),
+            api_error=plain(self.trouble.what) if self.trouble is not None else poll_error(fleet),
+            ssh_connected=connected,
+            ssh_total=workers,
+            active_chips=active,
+            waiting_chips=waiting,
+            dead_chips=dead,
+            notes=tuple(notes),
+        )
+
+    def _wishes(self) -> list[str]:
+        """What was wished and is not done: looked up in the journal once in a while."""
+        if self.recovery is None:
+            return []
+        now = time.monotonic()
+        if now - self._wishes_at >= WISHES_EVERY_S:
+            self._wishes_at = now
+            counts = Counter(intent.kind.value for intent in self.recovery.store.open_intents())
+            self._wish_words = [f"{count(number, kind)} pending" for kind, number in counts.items()]
+        return self._wish_words
+
+    def crumbs(self) -> str:
+        """The way to the present screen."""
+        names = [screen.crumb for screen in self._console.screen_stack if isinstance(screen, ConsoleScreen)]
+        return f" {self._console.glyphs['arrow']} ".join(names)
