@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from backend.context import Context, config_names, gcloud_context, is_loopback, load_context, paths
+from backend.notifications import NotificationSettings, load_notifications
 from backend.outcomes import ExitCode, OperatorError
 
 GOOD = """
@@ -207,4 +208,5 @@ def test_the_documented_configuration_is_one_that_loads(home: Path) -> None:
     config(home, page.split("```toml\n")[1].split("```")[0])
     context = load_context()
     assert (context.name, context.project, len(context.places)) == ("research", "my-project", 3)
+    assert load_notifications() == NotificationSettings()
     assert context.price("v5e") == 1.2
