@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from backend.bench import BenchManager
     from backend.cloud.client import CloudClient
     from backend.cloud.watch import FleetWatch
+    from backend.notifications import Notice, Notifier
     from backend.runs import RunManager
     from backend.ssh.connections import ConnectionPool
     from backend.ssh.keys import AskPassphrase
@@ -107,6 +108,17 @@ class Tower:
         from backend.bench import BenchManager
 
         return BenchManager(self.runs, self.pool, self.journal, context=self.context.name)
+
+    def notifier(self, show: Callable[[Notice], None]) -> Notifier:
+        """Rules of the configuration over what is watched; run it as a task beside the watch.
+
+        Raises:
+            OperatorError: a mistake in the configuration.
+        """
+        from backend.cloud.watch import now_utc
+        from backend.notifications import Notifier, load_notifications
+
+        return Notifier(self.watch, load_notifications(self.paths.config), show, clock=now_utc)
 
     async def refresh(self) -> Fleet:
         """One poll of every zone.
