@@ -197,13 +197,14 @@ class Run:
         result = self.results[index]
         if self.fanout is not None:
             self.fanout.activity()
+        log = self.log(index)
         try:
-            self.log(index).append(data, stream=stream)
+            log.append(data, stream=stream)
         except OSError as error:
             result.error = f"Output is not kept: {error.strerror}. {LOG_DISK_CURE}"
             self.changed(index)
             return False
-        result.output_bytes += len(data)
+        result.output_bytes = log.size
         self.version += 1
         self._changed.set()
         return True

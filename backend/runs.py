@@ -273,6 +273,9 @@ class RunManager:
             self._settle(run)
             return run
         require_files(sum(not result.ended for result in run.results))
+        for index, result in enumerate(run.results):
+            path = run.log_path(index)
+            result.output_bytes = path.stat().st_size if path.exists() else 0
         self._pass_over_unreached(run)
         self._begin(run, None, resumed=True)
         return run

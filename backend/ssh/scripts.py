@@ -192,9 +192,12 @@ if not there:
     os.replace(new, path)
 sys.stdout.write("\\x1eslicetower %s go\\n" % nonce)
 sys.stdout.flush()
-os.execv(sys.executable, [sys.executable, path] + rest)
+os.execv(sys.executable, [sys.executable, "-I", "-S", path] + rest)
 """
-"""Takes the supervisor from stdin unless its verified copy is there, then becomes it; stdin goes on from there."""
+"""Takes the supervisor from stdin unless its verified copy is there, then becomes it; stdin goes on from there.
+
+Both run without site and the operator's PYTHON* variables, which starts sooner and can't be led astray; what they start
+has the whole environment."""
 
 
 def supervise(packed: bytes, digest: str, verb: Sequence[str], nonce: str) -> bytes:
@@ -206,5 +209,5 @@ def supervise(packed: bytes, digest: str, verb: Sequence[str], nonce: str) -> by
         verb: The verb and its arguments.
         nonce: For the control line `go`, after which all output is the supervisor's.
     """
-    words = ["python3", "-c", RECEIVER, nonce, digest, str(len(packed)), *verb]
+    words = ["python3", "-I", "-S", "-c", RECEIVER, nonce, digest, str(len(packed)), *verb]
     return line(command_text(words, shell=False), words=words) + packed

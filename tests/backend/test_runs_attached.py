@@ -9,17 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from backend import bundles
+from backend import bundles, run_attached
 from backend.fanout import Phase
 from backend.outcomes import OperatorError, Outcome
 from backend.run_model import RunState
 from backend.runs import RunManager
+from backend.ssh import connections
 from backend.ssh.remote import ReadBudget
 from tests.backend.openssh import sshd, worker
 from tests.backend.run_world import output, sshd_desk, world_desk
 from tests.backend.sim.worker_world import alive, until, world
 
 pytestmark = pytest.mark.sshd
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries follow each other quickly: what is tested is that they are made."""
+    monkeypatch.setattr(connections, "RETRY_CAP_S", 0.05)
+    monkeypatch.setattr(run_attached, "TIMEOUT_GRACE_S", 0.3)
 
 
 def files_holding(folder: Path, data: bytes) -> list[Path]:
@@ -148,7 +156,7 @@ async def test_a_stop_ends_every_remote_process_and_confirms_it(tmp_path: Path) 
         text = "sleep 600 & setsid sleep 600 & (trap '' TERM; sleep 600) & echo up; wait"
         run = await desk.launch(text, shell=True, batch="2")
         await run.until(lambda each: sum(item.output_bytes > 0 for item in each.results) == 2)
-        report = await run.stop()
+        report = await run.stop(grace_s=0.3)
         assert report.stopped == ("train-a/0/0", "train-a/0/1")
         assert report.clean
         assert not any(sim.host.processes(address) for address in sim.addresses)
