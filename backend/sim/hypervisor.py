@@ -94,12 +94,27 @@ def send_signal(pids: Iterable[int], number: int) -> None:
 
 def _start(libc: ctypes.CDLL, request: dict[str, Any], descriptors: list[int]) -> int:
     parent = os.getpid()
-    pid = os.fork()
+    # Whoever hears of the pid may signal its group at once: the group exists by then, and what is sent waits until the
+    # child has its own handling of signals instead of ours.
+    grouped, group_made = os.pipe()
+    before = signal.pthread_sigmask(signal.SIG_SETMASK, range(1, signal.NSIG))
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(group_made)
+        os.close(grouped)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
     if pid:
+        os.close(group_made)
+        os.read(grouped, 1)
+        os.close(grouped)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return pid
     status = CANNOT_EXECUTE
     try:
         os.setsid()
+        os.write(group_made, b"\0")
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(CANNOT_EXECUTE)

@@ -97,6 +97,8 @@ class WorkerSession(asyncssh.SSHServerProcess[bytes]):
         self._machine = machine
         self._connection = connection
         self._child: Child | None = None
+        self._early: list[int] = []
+        """Signals that came before the program was started: sshd forks before it reads on, so none may be lost."""
         self._terminal: Descriptor | None = None
         self._lost = asyncio.Event()
 
@@ -106,7 +108,11 @@ class WorkerSession(asyncssh.SSHServerProcess[bytes]):
     def signal_received(self, signal: str) -> None:
         """Delivered at once, not in the order of stdin: a program that never reads must still be killable."""
         number = SIGNALS.get(signal)
-        if self._child is not None and number is not None and not self._child.ended.done():
+        if number is None:
+            return
+        if self._child is None:
+            self._early.append(number)
+        elif not self._child.ended.done():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child.pid, number)
 
@@ -156,7 +162,11 @@ class WorkerSession(asyncssh.SSHServerProcess[bytes]):
         environment["SSH_CONNECTION"] = f"{peer[0]} {peer[1]} {local[0]} {local[1]}"
         environment.update(extra)
         argv = ["bash"] if self.command is None else ["bash", "-c", self.command]
-        return await self._machine.spawn(SHELL, argv, environment, descriptors, tty=tty)
+        child = self._child = await self._machine.spawn(SHELL, argv, environment, descriptors, tty=tty)
+        for number in self._early:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, number)
+        return child
 
     def exec_requested(self, command: str) -> bool:
         # Only what scp's peer asks for; `scp a b` is a program of the worker.
@@ -169,7 +179,7 @@ class WorkerSession(asyncssh.SSHServerProcess[bytes]):
         ours_error, theirs_error = os.pipe2(os.O_CLOEXEC)
         stdin, stdout, stderr = Descriptor(ours_in), Descriptor(ours_out), Descriptor(ours_error)
         try:
-            child = self._child = await self._spawn({}, (theirs_in, theirs_out, theirs_error), tty=False)
+            child = await self._spawn({}, (theirs_in, theirs_out, theirs_error), tty=False)
 
             async def forward() -> None:
                 async with asyncio.TaskGroup() as pumps:
@@ -189,7 +199,7 @@ class WorkerSession(asyncssh.SSHServerProcess[bytes]):
         try:
             set_size(ours, self.term_size)
             extra = {"TERM": term_type, "SSH_TTY": os.ttyname(theirs)}
-            child = self._child = await self._spawn(extra, (theirs, theirs, theirs), tty=True)
+            child = await self._spawn(extra, (theirs, theirs, theirs), tty=True)
 
             async def forward() -> None:
                 pump = asyncio.create_task(self._pump(terminal, self.stdout))

@@ -114,6 +114,17 @@ async def test_signal_reaches_the_whole_group_although_stdin_is_full(fleet: Worl
         await until(lambda: not fleet.host.processes(A), "an empty worker")
 
 
+async def test_signal_sent_at_once_is_not_lost(fleet: World) -> None:
+    """It arrives while the program is being started."""
+    async with fleet.connect() as connection:
+        for _ in range(10):
+            process = await connection.create_process("exec sleep 600")
+            process.kill()
+            result = await asyncio.wait_for(process.wait(), BOUND_S)
+            assert result.exit_signal is not None
+            assert result.exit_signal[0] == "KILL"
+
+
 async def test_command_outlives_its_connection_as_under_sshd(fleet: World) -> None:
     async with fleet.connect() as connection:
         await connection.create_process("exec sleep 600")
