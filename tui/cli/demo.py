@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import json
 import os
 import selectors
@@ -30,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    console = importlib.import_module("tui.cli.console")
+    from tui.cli import console
 
     with contextlib.ExitStack() as stack:
         if arguments.dir is None:
