@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import secrets
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,16 @@ def add_routes(application: web.Application, world: World, token: str) -> None:
         return web.json_response({"done": sentence})
 
     application.router.add_post(PATH, inject)
+
+
+def is_served(directory: Path) -> bool:
+    """Whether a simulator answers for this folder."""
+    try:
+        control = json.loads((directory / CONTROL_FILE).read_text("utf-8"))
+        with socket.create_connection(("127.0.0.1", int(control["port"])), CALL_LIMIT_S):
+            return True
+    except (OSError, ValueError, KeyError):
+        return False
 
 
 def inject(directory: Path, fault: str, values: Mapping[str, Any]) -> str:

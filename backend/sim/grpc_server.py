@@ -14,6 +14,7 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 from backend.sim import wire
 from backend.sim.api import ALPHA_ONLY, Api
 from backend.sim.refusals import Json, Refusal
+from backend.sim.views import CACHED_VIEWS
 
 RESPONSES = {
     "ListNodes": "ListNodesResponse",
@@ -113,6 +114,8 @@ class GrpcService:
         if found is not None and found[0] is view:
             return found[1]
         message = wire.to_message(version, entry, view)
+        if len(self._converted) >= CACHED_VIEWS:
+            self._converted.clear()
         self._converted[key] = (view, message)
         return message
 

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import asyncssh
 
+from backend.outcomes import OperatorError
 from backend.sim import control, grpc_server, rest_server, standing
 from backend.sim.api import Api
 from backend.sim.clock import DEFAULT_SPEED, Agenda, WallClock
@@ -25,6 +27,8 @@ from backend.sim.world import World
 
 CONTEXT_FILE = "context.toml"
 KEY_FILE = "id_ed25519"
+DISKS = "workers"
+"""The folder in which a WorkerHost keeps the disks of its workers."""
 OPERATOR = "operator"
 LABEL = "simulated"
 LONGEST_SLEEP_S = 5.0
@@ -52,7 +56,7 @@ class Simulator:
     def ready_line(self) -> str:
         """The one JSON line of `sim serve` (design, section 6)."""
         facts = {"ready": True, "context_file": str(self.context_file), "grpc": self.grpc, "rest": self.rest}
-        return json.dumps({**facts, "pid": os.getpid()})
+        return json.dumps({**facts, "pid": os.getpid(), "seed": self.world.seed})
 
 
 @asynccontextmanager
@@ -62,7 +66,8 @@ async def running(
     """Serves for as long as the context is open; at its end every process and connection of its workers is gone.
 
     Raises:
-        OperatorError: The workers' socket could not be had, or a process would not die.
+        OperatorError: Another simulator serves in the folder, the workers' socket could not be had, or (at the end) a
+            process would not die.
     """
     directory = _prepared(directory)
     host = WorkerHost(directory, operator_public_key=_operator_key(directory / KEY_FILE))
@@ -161,8 +166,12 @@ async def serve(
 
 
 def _prepared(directory: Path) -> Path:
+    """The folder, without the disks of an earlier world."""
     whole = directory.resolve()
     whole.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if control.is_served(whole):
+        raise OperatorError(f"A simulator serves in {whole} already.", "Stop it, or give another folder.")
+    shutil.rmtree(whole / DISKS, ignore_errors=True)
     return whole
 
 

@@ -42,6 +42,7 @@ class World:
         self.scenario = scenario
         self.agenda = agenda
         self.machines = machines
+        self.seed = seed
         self.random = random.Random(seed)
         self.delays = scenario.delays
         self.requests: dict[Key, Request] = {}

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", type=Path, metavar="DIR", help="the simulator's folder (default: a temporary one)")
     parser.add_argument("--scenario", default="default", metavar="S", help="as `sim serve` takes it")
     parser.add_argument("--speed", type=float, metavar="X", help="as `sim serve` takes it")
-    parser.add_argument("--seed", type=int, default=0, help="as `sim serve` takes it")
+    parser.add_argument("--seed", type=int, metavar="N", help="as `sim serve` takes it")
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -37,9 +37,10 @@ def main(arguments: argparse.Namespace) -> int:
             directory = Path(stack.enter_context(made))
         else:
             directory = arguments.dir
-        options = ["--scenario", arguments.scenario, "--seed", str(arguments.seed)]
-        if arguments.speed is not None:
-            options += ["--speed", str(arguments.speed)]
+        options = ["--scenario", arguments.scenario]
+        for name in ("speed", "seed"):
+            if getattr(arguments, name) is not None:
+                options += [f"--{name}", str(getattr(arguments, name))]
         context_file = stack.enter_context(simulator(directory, options))
         parser = argparse.ArgumentParser()
         console.add_arguments(parser)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import secrets
 from pathlib import Path
 
 from backend.outcomes import ExitCode, OperatorError
 
 FASTEST = 10_000.0
+SEEDS = 2**31
+"""Of chance that nobody asked for: node ids differ from run to run then, as the service's do."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="sim_verb", required=True, metavar="VERB")
     serve = verbs.add_parser("serve", help="serve until stopped; prints one JSON line when ready")
     serve.add_argument("--dir", required=True, type=Path, metavar="DIR", help="its folder: context.toml, keys, homes")
-    serve.add_argument("--seed", type=int, default=0, help="of all chance in it")
+    serve.add_argument(
+        "--seed", type=int, help="of all chance in it (default: another one each time; the line names it)"
+    )
     serve.add_argument("--speed", type=float, default=DEFAULT_SPEED, metavar="X", help="delays are shortened so much")
     serve.add_argument(
         "--scenario",
@@ -75,7 +80,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         arguments.dir,
         loaded,
         speed=arguments.speed,
-        seed=arguments.seed,
+        seed=secrets.randbelow(SEEDS) if arguments.seed is None else arguments.seed,
         announce=lambda line: print(line, flush=True),
         parent=parent,
     )

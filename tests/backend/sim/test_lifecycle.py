@@ -7,6 +7,7 @@ import pytest
 from backend.sim import requests
 from backend.sim.entities import Fate
 from backend.sim.refusals import Code
+from backend.sim.scenario import parse
 from tests.backend.sim.sim_world import PARENT, Turned
 
 GATED = (
@@ -221,6 +222,16 @@ def test_flex_start_ends_when_its_run_duration_is_over() -> None:
     assert shown["runDuration"]["terminationTime"]
     world.advance(3700)
     assert world.call("GetQueuedResource", name=name)["state"]["state"] == "SUSPENDED"
+
+
+def test_spot_capacity_is_taken_by_chance_where_the_scenario_says_so() -> None:
+    text = "spot_life_s = 3600\n[[zones]]\nname = 'us-west4-a'\ncapacity = { v5litepod = 64 }\n"
+    world = Turned(parse(text, "chance", "test"))
+    world.active("spot", spot={})
+    world.active("guaranteed")
+    world.advance(50_000)
+    assert world.state("spot") == "SUSPENDED"
+    assert world.state("guaranteed") == "ACTIVE"
 
 
 def test_deleting_the_last_node_of_a_request_suspends_it_by_the_user() -> None:

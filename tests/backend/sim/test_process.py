@@ -84,6 +84,19 @@ async def test_preempting_by_command_kills_real_processes_and_connections(
         await asyncio.wait_for(connection.wait_closed(), LIMIT_S)
 
 
+def test_a_folder_is_served_once_at_a_time_and_a_new_world_starts_with_empty_disks(tmp_path: Path) -> None:
+    directory = tmp_path / "sim"
+    with served(directory) as (_, first):
+        with pytest.raises(OperatorError, match=r"serves in .* already"):
+            main(["sim", "serve", "--dir", str(directory)])
+        left = directory / "workers" / "1" / "0" / "home" / "left"
+        left.parent.mkdir(parents=True)
+        left.write_text("x")
+    with served(directory) as (_, second):
+        assert second["seed"] != first["seed"]
+        assert not left.exists()
+
+
 async def test_sigterm_ends_everything_with_exit_code_0_and_takes_the_context_file_away(tmp_path: Path) -> None:
     directory = tmp_path / "sim"
     with served(directory) as (process, ready):

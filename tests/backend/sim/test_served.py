@@ -17,9 +17,11 @@ from google.cloud import tpu_v2, tpu_v2alpha1
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport as TransportV2
 from google.cloud.tpu_v2alpha1.services.tpu.transports import TpuGrpcTransport
 
+from backend.sim import faults
+from backend.sim.api import Api
 from backend.sim.scenario import load
 from backend.sim.served import Simulator, running
-from tests.backend.sim.sim_world import LIMIT_S, PARENT, SPEED, until
+from tests.backend.sim.sim_world import LIMIT_S, PARENT, SPEED, request_body, until
 
 
 @pytest.fixture
@@ -152,6 +154,38 @@ async def test_a_worker_of_an_active_request_runs_a_command_over_ssh_with_the_ke
         ) as connection:
             ran = await connection.run("hostname; echo $JAX_NUM_CPU_DEVICES", check=True)
         assert str(ran.stdout).split() == [f"t1v-n-{int(node['id']) % 2**32:08x}-w-2", "4"]
+
+
+async def test_a_repair_runs_the_startup_scripts_again_on_kept_and_on_new_disks(simulator: Simulator) -> None:
+    turned = simulator.world
+    body = request_body("a", 2, startup_script="echo up >> ~/boots")
+    api = Api(turned)
+    api.answer(
+        "CreateQueuedResource",
+        "v2alpha1",
+        {"parent": PARENT, "queuedResourceId": "a", "queuedResource": body},
+        rest=True,
+    )
+    request = turned.request("demo-project", "us-west4-a", "a")
+
+    async def up() -> bool:
+        return request.state == "ACTIVE" and all(node.state == "READY" for node in turned.nodes_of(request))
+
+    async def boots() -> list[int]:
+        homes = [simulator.host.home(address) for node in turned.nodes_of(request) for address in node.addresses]
+        files = [home / "boots" for home in homes]
+        return [len(file.read_text().split()) if file.exists() else 0 for file in files]
+
+    async def booted_once() -> bool:
+        return await up() and await boots() == [1] * 8
+
+    async def booted_again() -> bool:
+        return await up() and await boots() == [2] * 4 + [1] * 4
+
+    await until(booted_once, "every startup script ran")
+    faults.apply(turned, "repair", {"target": "a/1"})
+    assert not await up()
+    await until(booted_again, "startup scripts ran again, on slice 0 with its old disk")
 
 
 async def test_the_context_file_and_the_ready_line_say_the_same(simulator: Simulator) -> None:
