@@ -233,7 +233,7 @@ class Recovery:
             current = self.store.get(intent.id) or intent
             if not current.open:
                 return
-            found = await self._look(intent.key)
+            found = await self.look(intent.key)
             if found is None:
                 self._gone(intent)
                 return
@@ -311,7 +311,7 @@ class Recovery:
         if self.store.end(intent, IntentOutcome.DONE, "made again"):
             self.say(f"{intent.name} is asked for again.")
 
-    async def _look(self, key: Key) -> QueuedResource | None:
+    async def look(self, key: Key) -> QueuedResource | None:
         """The request as it is now; None when it is gone. A service that does not answer is asked again."""
         try:
             return await self._patiently(lambda: self.cloud.get_queued_resource(*key))

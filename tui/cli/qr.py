@@ -10,7 +10,7 @@ from backend.cloud.equivalents import describe as describe_equivalent
 from backend.model import Fleet
 from backend.outcomes import ExitCode
 from backend.tower import Tower
-from tui.cli import qr_actions, qr_create, qr_wait
+from tui.cli import qr_actions, qr_create, qr_policies, qr_wait
 from tui.cli.output import add_format, print_json, timestamp
 from tui.cli.places import add_place, context_of, find, rest_of
 from tui.cli.qr_views import equivalent_json, outline, print_rows, row_json, slices_json, tell_failing
@@ -86,6 +86,8 @@ VERBS: dict[str, Verb] = {
     "reset": ("restart all workers", qr_actions.add_reset, qr_actions.reset),
     "recreate": ("delete, wait until gone, ask for the same", qr_actions.add_recreate, qr_actions.recreate),
     "cleanup": ("delete what is dead and holds quota", qr_actions.add_cleanup, qr_actions.cleanup),
+    "keep": ("make it again after preemptions and failures", qr_policies.add_keep, qr_policies.keep),
+    "race": ("several zones or types, the first wins", qr_policies.add_race, qr_policies.race),
     "maintenance": ("upcoming maintenance, and start it", qr_actions.add_maintenance, qr_actions.maintenance),
 }
 

@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from backend.cloud import equivalents
 from backend.cloud.gcloud_flags import parse_duration
 from backend.cloud.intents import IntentKind, IntentStore
+from backend.cloud.policies import PolicyStore
 from backend.cloud.recover import Recovery
-from backend.model import DEAD_STATES, Fleet, QueuedResource, Slice
+from backend.model import DEAD_STATES, Fleet, QueuedResource, QueuedResourceState, Slice
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
@@ -217,14 +218,22 @@ async def cleanup(arguments: argparse.Namespace) -> int:
         store = IntentStore(tower.journal)
         here = {(poll.project, poll.zone) for poll in fleet.polls if not poll.error}
         kept = [intent for intent in store.open_intents() if (intent.project, intent.zone) in here]
+        policies = PolicyStore(tower.journal)
+        lost_races = policies.lost_races()
+        entered = {entry.key for race in lost_races for entry in race.entries}
+        left = [item for item in fleet.queued_resources if item.key in entered and item.state not in DEAD_STATES]
+        zombies = [item for item in left if item.state != QueuedResourceState.ACTIVE]
+        for item in left:
+            if item.state == QueuedResourceState.ACTIVE:
+                print(f"{item.name} in {item.zone} is ACTIVE, of a race that nobody runs: kept.", file=sys.stderr)
         if arguments.dry_run:
             rest = rest_of(context)
-            shown = [equivalents.delete(item, rest, force=True) for item in dead]
+            shown = [equivalents.delete(item, rest, force=True) for item in [*dead, *zombies]]
             print_dry_run(
                 "cleanup", [*shown, *(equivalents.delete_node(each, rest) for each in orphans)], arguments.format
             )
             return ExitCode.OK
-        if not dead and not orphans and not kept:
+        if not dead and not orphans and not kept and not zombies:
             print("Nothing is dead, left over or waiting to be deleted.", file=sys.stderr)
             return ExitCode.CLOUD if failing else ExitCode.OK
         chips = sum(item.chips for item in dead)
@@ -233,10 +242,17 @@ async def cleanup(arguments: argparse.Namespace) -> int:
             f"{plain(each.node_id)}  {each.zone}  node without its request {each.queued_resource}" for each in orphans
         ]
         preview += [f"{intent.name}  {intent.zone}  {intent.kind} wished before, still open" for intent in kept]
+        preview += [f"{_preview(item)}  of a race that nobody runs any more" for item in zombies]
         preview.append(f"{len(dead)} dead requests hold the quota of {chips} chips.")
         names = [item.name for item in dead] + [each.node_id for each in orphans] + [intent.name for intent in kept]
+        names += [item.name for item in zombies]
         confirm(names, "delete", yes=arguments.yes, preview=preview)
-        code = await _delete_all(tower, dead, arguments.format, force=True, wait=True, timeout=arguments.timeout)
+        code = await _delete_all(
+            tower, [*dead, *zombies], arguments.format, force=True, wait=True, timeout=arguments.timeout
+        )
+        if code == ExitCode.OK:
+            for race in lost_races:
+                policies.end_race(race.id, "")
         recovery = _recovery(tower)
         done = {item.key for item in dead}
         for intent in kept:

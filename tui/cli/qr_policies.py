@@ -1,0 +1,199 @@
+"""`slicetower qr keep` and `qr race`: in the foreground, with their state in the journal."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from dataclasses import replace
+
+from backend.cloud import equivalents
+from backend.cloud.cautions import warnings
+from backend.cloud.intents import IntentStore
+from backend.cloud.keep import Keeper
+from backend.cloud.policies import Keep, PolicyStore
+from backend.cloud.race import Race
+from backend.cloud.recover import Recovery
+from backend.cloud.requests import CreateRequest
+from backend.cloud.validation import problems
+from backend.outcomes import ExitCode, OperatorError
+from backend.sanitize import plain
+from backend.tower import Tower
+from jobs import accelerators
+from tui.cli.output import add_format, print_json, print_table
+from tui.cli.places import add_place, confirm, context_of, find, refuse_read_only, rest_of
+from tui.cli.qr_create import add_arguments as add_create
+from tui.cli.qr_create import request_from
+from tui.cli.qr_views import print_dry_run, print_problems, print_rows
+
+PREEMPTION_BUDGET, FAILURE_BUDGET = 20, 3
+"""Preemptions are the nature of spot; a request that fails again and again needs a person (field notes, section 5)."""
+RACE_TIMEOUT_S = 3600.0
+
+
+def add_keep(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Stays in the foreground, makes a request again when it is preempted or fails; without an ID: what is kept."
+    )
+    parser.add_argument("name", nargs="?", default="", metavar="ID")
+    parser.add_argument(
+        "--preemptions", type=int, default=PREEMPTION_BUDGET, metavar="N", help="budget (default: 20)"
+    )
+    parser.add_argument("--failures", type=int, default=FAILURE_BUDGET, metavar="N", help="budget (default: 3)")
+    parser.add_argument(
+        "--on-ready",
+        default="",
+        metavar="COMMAND",
+        help="run here, each time it is ready anew, such as a detached run",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask: it will delete and make again by itself")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be sent after a preemption")
+    add_format(parser)
+    add_place(parser)
+
+
+def add_race(parser: argparse.ArgumentParser) -> None:
+    add_create(parser)
+    parser.description = (
+        "Asks in several zones or for several types; the first ACTIVE wins, the others are cancelled."
+    )
+    parser.add_argument("--zones", default="", metavar="ZONE,...", help="default: the zones of the context")
+    parser.add_argument("--accelerator-types", default="", metavar="TYPE,...", help="instead of --accelerator-type")
+
+
+def _say(text: str) -> None:
+    print(plain(text), file=sys.stderr, flush=True)
+
+
+async def keep(arguments: argparse.Namespace) -> int:
+    context = context_of(arguments)
+    if not arguments.name:
+        return await _list_keeps(arguments)
+    if min(arguments.preemptions, arguments.failures) < 0:
+        raise OperatorError("A budget cannot be below 0.", "0 means: never made again for that reason.")
+    try:
+        on_ready = tuple(shlex.split(arguments.on_ready))
+    except ValueError as error:
+        raise OperatorError(f"--on-ready cannot be read: {error}.", "Look at its quotes.") from error
+    if not arguments.dry_run:
+        refuse_read_only(context, "keep a request")
+    async with Tower.open(context, watch=False) as tower:
+        item = find(await tower.refresh(), arguments.name)
+        recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say)
+        plan = await recovery.plan(item.key)
+        for note in plan.notes:
+            _say(note)
+        if arguments.dry_run:
+            rest = rest_of(context)
+            shown = [equivalents.delete(item, rest, force=True), equivalents.create(plan.request, rest)]
+            print_dry_run("keep", shown, arguments.format)
+            return ExitCode.OK
+        preview = f"{item.name} will be deleted and made again after up to {arguments.preemptions} preemptions and "
+        confirm([item.name], "keep", yes=arguments.yes, preview=[f"{preview}{arguments.failures} failures."])
+        wanted = Keep(*item.key, arguments.preemptions, arguments.failures, on_ready)
+    async with Tower.open(replace(context, project=item.project, zones=(item.zone,), also=())) as tower:
+        recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say)
+        keeper = Keeper(recovery, PolicyStore(tower.journal), tower.watch, say=_say)
+        tower.record("kept from now on", subject=item.name)
+        text = await keeper.run(wanted)
+        tower.record(f"not kept any more: {text}", subject=item.name)
+    raise OperatorError(text, exit_code=ExitCode.CLOUD)
+
+
+async def _list_keeps(arguments: argparse.Namespace) -> int:
+    async with Tower.open(context_of(arguments), watch=False) as tower:
+        found = PolicyStore(tower.journal).keeps()
+    rows = [
+        {
+            "name": each.name,
+            "zone": each.zone,
+            "running": each.running,
+            "preemptions": each.preemptions,
+            "preemption_budget": each.preemption_budget,
+            "failures": each.failures,
+            "failure_budget": each.failure_budget,
+            "on_ready": list(each.on_ready),
+            "last": each.last_text,
+        }
+        for each in found
+    ]
+    if arguments.format == "json":
+        for row in rows:
+            print_json(row)
+    elif rows:
+        print_table(
+            ("NAME", "ZONE", "RUNS", "PREEMPTIONS", "FAILURES", "LAST"),
+            [
+                (
+                    each.name,
+                    each.zone,
+                    "yes" if each.running else "no process",
+                    f"{each.preemptions}/{each.preemption_budget}",
+                    f"{each.failures}/{each.failure_budget}",
+                    each.last_text,
+                )
+                for each in found
+            ],
+        )
+    else:
+        print("Nothing is kept.", file=sys.stderr)
+    return ExitCode.OK
+
+
+def candidates(request: CreateRequest, zones: list[str], types: list[str]) -> list[CreateRequest]:
+    """One request for each zone and type; several types get names of their own, and the runtime that fits each."""
+    found: list[CreateRequest] = []
+    for zone in zones:
+        for kind in types or [request.accelerator_type]:
+            known = accelerators.find(kind)
+            runtime = request.runtime_version
+            if not runtime and known is not None:
+                runtime = known.generation.runtime_versions[0]
+            tail = f"-{kind}" if len(types) > 1 else ""
+            found.append(
+                replace(
+                    request,
+                    name=f"{request.name}{tail}",
+                    zone=zone,
+                    accelerator_type=kind,
+                    runtime_version=runtime,
+                    node_id=f"{request.node_id}{tail}" if request.node_id else "",
+                    node_prefix=f"{request.node_prefix}{tail}" if request.node_prefix else "",
+                )
+            )
+    return found
+
+
+async def race(arguments: argparse.Namespace) -> int:
+    context = context_of(arguments)
+    request = request_from(arguments, context)
+    zones = [zone for zone in arguments.zones.split(",") if zone] or list(context.zones)
+    types = [kind.lower() for kind in arguments.accelerator_types.split(",") if kind]
+    entries = candidates(request, list(dict.fromkeys(zones)), list(dict.fromkeys(types)))
+    if len(entries) < 2:
+        raise OperatorError("One request is no race.", "Give several --zones or --accelerator-types.")
+    for entry in entries:
+        for problem in problems(entry):
+            raise OperatorError(f"{entry.zone}: {problem.what}", problem.cure)
+    for entry in entries:
+        print_problems([replace(item, what=f"{entry.zone}: {item.what}") for item in warnings(entry)], kind="warning")
+    if arguments.dry_run:
+        print_dry_run("race", [equivalents.create(entry, rest_of(context)) for entry in entries], arguments.format)
+        return ExitCode.OK
+    refuse_read_only(context, "race")
+    context = replace(context, project=request.project, zones=tuple(dict.fromkeys(zones)), also=())
+    async with Tower.open(context, watch=False) as tower:
+        fleet = await tower.refresh()
+        taken = {item.key for item in fleet.queued_resources}
+        for entry in entries:
+            if entry.key in taken:
+                raise OperatorError(f"{entry.name} exists already in {entry.zone}.", "Choose another id.")
+    async with Tower.open(context) as tower:
+        recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say)
+        runner = Race(recovery, PolicyStore(tower.journal), tower.watch, say=_say)
+        tower.record(f"a race of {len(entries)} requests", subject=request.name)
+        winner = await runner.run(entries, arguments.timeout or RACE_TIMEOUT_S)
+        tower.record(f"won the race in {winner.zone}", subject=winner.name)
+        fleet = await tower.refresh()
+        print_rows([item for item in fleet.queued_resources if item.key == winner.key], fleet, arguments.format)
+    return ExitCode.OK
