@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from backend.cloud.encoding import from_json, parse_timestamp
-from backend.cloud.error_texts import ErrorKind
-from backend.cloud.errors import CloudError
+from backend.cloud.error_texts import Code, ErrorKind
+from backend.cloud.errors import CloudError, explain
 from backend.cloud.intents import Intent, IntentKind, IntentOutcome, IntentStore
 from backend.cloud.leftovers import leftovers
 from backend.cloud.requests import CreateRequest
@@ -129,9 +129,21 @@ class Recovery:
             CloudError: it is not there, or the service refuses for good.
             OperatorError: not gone after `timeout_s` (exit code TIMED_OUT).
         """
-        found = await self._patiently(lambda: self.cloud.get_queued_resource(*key))
-        intent = self.store.wish(IntentKind.DELETE, key, force=force, target_created_at=_created_at(found))
+        withdrawn = self._withdraw_recreate(key)
+        found = await self.look(key)
+        if found is None and not withdrawn:
+            raise explain(Code.NOT_FOUND, "", action="delete", subject=key[2])
+        created = None if found is None else _created_at(found)
+        intent = self.store.wish(IntentKind.DELETE, key, force=force, target_created_at=created)
         return await self._bounded(intent, timeout_s, wait)
+
+    def _withdraw_recreate(self, key: Key) -> bool:
+        """A delete takes back an earlier wish to make the same again."""
+        found = [each for each in self.store.open_intents() if each.kind is IntentKind.RECREATE and each.key == key]
+        for each in found:
+            self.store.end(each, IntentOutcome.WITHDRAWN, "deleted instead")
+            self.say(f"The wish to make {key[2]} again is taken back.")
+        return bool(found)
 
     async def recreate(self, key: Key, *, timeout_s: float) -> tuple[Intent, Plan]:
         """Deletes a request, waits until it is gone, and asks for the same; also while it is already DELETING.

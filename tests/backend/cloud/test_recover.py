@@ -274,6 +274,18 @@ async def test_a_create_whose_answer_was_lost_is_made_once(client: CloudClient, 
     await Recovery(client, store, pace=PACE).delete(request.key, force=True, timeout_s=LONG_S)
 
 
+async def test_a_delete_takes_back_the_wish_to_make_it_again(
+    recovery: Recovery, client: CloudClient, store: IntentStore
+) -> None:
+    item = await make(recovery, client, wanted("no-more"), "ACTIVE")
+    _, wish = await recovery.wish_recreate(item.key)
+    await recovery.delete(item.key, force=True, timeout_s=LONG_S)
+    assert store.open_intents() == []
+    ended = await recovery.pursue(wish)
+    assert ended.outcome == IntentOutcome.WITHDRAWN
+    assert await gone(client, item.key)
+
+
 async def test_a_refused_create_is_not_repeated(client: CloudClient, store: IntentStore) -> None:
     losing = LosesAnswers(client, lost=0)
     with pytest.raises(CloudError) as refused:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import io
 import json
 import shlex
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +17,11 @@ from typing import Any
 import pytest
 
 from backend.cloud.gcloud_parser import from_gcloud
+from backend.cloud.policies import PolicyStore
+from backend.cloud.requests import CreateRequest
+from backend.journal import Journal
 from backend.outcomes import ExitCode, OperatorError
-from tests.simulator import Simulator, SimulatorFactory
+from tests.simulator import ROOT, Simulator, SimulatorFactory, own_environment
 from tui.cli import main as cli
 
 GOOD = ("--accelerator-type=v5litepod-16", "--runtime-version=v2-alpha-tpuv5-lite", "--zone=us-west4-a")
@@ -378,3 +385,74 @@ def test_cancelling_an_operation_is_confirmed_and_dry_runs(
     done = run(world, "operations", "cancel", name, "--yes", "--format=json")
     assert done.code == ExitCode.OK, done.err
     assert done.lines[0]["cancel_requested"] or done.lines[0]["done"]
+
+
+def test_keep_and_race_refuse_what_makes_no_sense_and_dry_run(run: Run, default: Simulator) -> None:
+    before = sent(run, default)
+    one = run(default, "qr", "race", "r", "--accelerator-type=v5litepod-16", "--zones=us-west4-a")
+    assert (one.code, "no race" in one.err) == (ExitCode.USAGE, True)
+    wrong = run(default, "qr", "race", "r", "--accelerator-types=v5litepod-16,v9-1", "--node-count=2")
+    assert wrong.code == ExitCode.USAGE
+    assert "v9-1" in wrong.err
+    dry = run(
+        default, "qr", "race", "r", "--accelerator-types=v5litepod-16,v6e-16", "--spot", "--dry-run", "--format=json"
+    )
+    bodies = [line["body"]["tpu"]["nodeSpec"][0] for line in dry.lines]
+    assert {(body["nodeId"], body["node"]["runtimeVersion"]) for body in bodies} == {
+        ("r-v5litepod-16", "v2-alpha-tpuv5-lite"),
+        ("r-v6e-16", "v2-alpha-tpuv6e"),
+    }
+    assert len(bodies) == 4
+    assert run(default, "qr", "keep", "train-a").code == ExitCode.USAGE
+    assert run(default, "qr", "keep", "train-a", "--failures=-1", "--yes").code == ExitCode.USAGE
+    kept = run(default, "qr", "keep", "train-a", "--dry-run", "--format=json").lines
+    assert [line["curl"].split()[2] for line in kept] == ["DELETE", "POST"]
+    assert "Nothing is kept" in run(default, "qr", "keep").err
+    assert sent(run, default) == before
+
+
+def test_a_race_ended_by_ctrl_c_exits_130_and_leaves_nothing(
+    run: Run, simulators: SimulatorFactory, tmp_path: Path
+) -> None:
+    world = simulators(scenario="empty", fresh=True)
+    for zone in ("us-west4-a", "us-east5-a"):
+        world.inject("capacity", zone, "v5litepod", "0")
+    command = ["qr", "race", "r", "--zones=us-west4-a,us-east5-a", *GOOD[:2]]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tui.cli.main", "--context-file", str(world.context_file), *command],
+        cwd=ROOT,
+        env=own_environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while len(run(world, "qr", "list", "--format=json").lines) < 2:
+            assert time.monotonic() < deadline, "the race asked for nothing"
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=90)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == ExitCode.INTERRUPTED, errors
+    assert run(world, "qr", "list", "--format=json").out == ""
+
+
+def test_cleanup_finds_what_a_killed_race_left_waiting(
+    run: Run, simulators: SimulatorFactory, tmp_path: Path
+) -> None:
+    world = simulators(scenario="empty", fresh=True)
+    world.inject("capacity", "us-west4-a", "v5litepod", "0")
+    assert run(world, "qr", "create", "zombie", *GOOD).code == ExitCode.OK
+    journal = Journal.open(tmp_path / "state" / "slicetower" / "journal.db")
+    entry = CreateRequest("zombie", "demo-project", "us-west4-a", "v5litepod-16")
+    PolicyStore(journal, clock=lambda: time.time() - 3600).start_race([entry])
+    journal.close()
+    done = run(world, "qr", "cleanup", "--yes", "--format=json")
+    assert done.code == ExitCode.OK, done.err
+    assert "of a race that nobody runs any more" in done.err
+    assert [line["name"] for line in done.lines] == ["zombie"]
+    assert run(world, "qr", "list", "--format=json").out == ""
+    assert "Nothing is dead" in run(world, "qr", "cleanup", "--yes").err
