@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -148,12 +149,48 @@ def test_follow_that_is_connected_during_a_rotation_sees_both_files(here: Worker
 
 
 def test_program_that_keeps_the_rotated_file_is_still_followed(here: Worker) -> None:
-    reader = write_lines(here, 3000)
-    reader.follow(1000)
+    """It never reopens: the new file stays empty, and the old one grows on after the follower has seen both."""
+    here.start("r1", "echo before; until [ -e ~/gate ]; do sleep 0.01; done; echo after")
+    process = here.popen("follow", "r1")
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert process.stdout.readline() == b"before\n"
     rotate(here)
+    fresh = str(here.folder("r1") / "output")
+    links = Path(f"/proc/{process.pid}/fd")
+    until(lambda: fresh in [os.readlink(link) for link in links.iterdir()], "the follower to open the new file")
     (here.home / "gate").touch()
-    reader.follow()
-    assert reader.data == written(3000)
+    assert process.stdout.read() == b"after\n"
+    process.communicate()
+
+
+LATE = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import supervisor
+
+def ended(watch):
+    with open(os.path.join(supervisor.run_folder("r1"), "output"), "ab") as output:
+        output.write(b"last\\n" if not late else b"")
+    late.append(1)
+    return True
+
+late = []
+supervisor.Watch.ended = ended
+sys.exit(supervisor.follow("r1", None, 0))
+"""
+
+
+def test_bytes_written_between_the_last_read_and_the_end_are_sent(here: Worker) -> None:
+    here.start("r1", "echo first; sleep 600")
+    until(lambda: here.output("r1") == b"first\n")
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, str(Path(supervisor.__file__).parent)],
+        env=here.environment,
+        capture_output=True,
+        timeout=BOUND_S,
+    )
+    assert done.stdout.partition(b"\n")[2] == b"first\nlast\n"
 
 
 @pytest.mark.parametrize("how", ["truncated", "replaced"])
