@@ -154,7 +154,6 @@ class Views:
         region = node.zone.rsplit("-", 1)[0]
         subnetwork = network.get("subnetwork") or "default"
         view |= {
-            "health": node.health or "HEALTH_UNSPECIFIED",
             "acceleratorType": node.accelerator.name,
             "acceleratorConfig": {"type": generation.type_enum, "topology": node.accelerator.topology},
             "apiVersion": API_VERSIONS[version],
@@ -175,6 +174,8 @@ class Views:
             "bootDisk": template.get("bootDisk", {}),
             "useTpuVm": True,
         }
+        if node.health:
+            view["health"] = node.health
         if node.addresses:
             view["cidrBlock"] = f"{node.addresses[0].rsplit('.', 1)[0]}.0/24"
         if node.health_description:

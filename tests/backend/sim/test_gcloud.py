@@ -101,6 +101,7 @@ async def test_gcloud_lists_describes_creates_resets_and_deletes(gcloud: Gcloud)
     assert "NOT_FOUND: Resource 'projects/demo-project/locations/us-west4-a/queuedResources/ms' was not found" in err
 
 
+@pytest.mark.heavy
 async def test_gcloud_alpha_creates_reserved_and_asynchronously(gcloud: Gcloud) -> None:
     shape = ["--accelerator-type", "v5p-16", "--runtime-version", "v2-alpha-tpuv5", "--zone", "us-east5-a"]
     labels = ["--labels", "team=a", "--metadata", "startup-script=true"]
@@ -111,6 +112,7 @@ async def test_gcloud_alpha_creates_reserved_and_asynchronously(gcloud: Gcloud) 
     await gcloud.ok("alpha", *QUEUED, "list", "--zone", "us-east5-a")
 
 
+@pytest.mark.heavy
 async def test_gcloud_shows_what_a_zone_has(gcloud: Gcloud) -> None:
     nodes = await gcloud.json("compute", "tpus", "tpu-vm", "list", "--zone", ZONE)
     assert {node["name"].rsplit("/", 1)[-1] for node in nodes} >= {"train-a-0", "train-a-1", "notebook"}
