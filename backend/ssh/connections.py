@@ -21,6 +21,7 @@ import asyncssh
 
 from backend.context import Context
 from backend.outcomes import OperatorError
+from backend.ssh import handshake
 from backend.ssh.handshake import (
     HANDSHAKE_TIMEOUT_S,
     Client,
@@ -92,10 +93,14 @@ class Lease:
         self._line: _Line | None = line
         self.connection = line.connection
         line.sessions += 1
+        if line.sessions == 1:
+            line.connection.set_keepalive(handshake.BUSY_KEEPALIVE_S)
 
     def release(self) -> None:
         if self._line is not None:
             self._line.sessions -= 1
+            if not self._line.sessions and not self.connection.is_closed():
+                self.connection.set_keepalive(handshake.KEEPALIVE_S)
             self._line = None
 
     def crowded(self) -> None:
@@ -312,6 +317,7 @@ class ConnectionPool:
         await asyncio.gather(*openings, return_exceptions=True)
         await close_all([line.connection for place in self._places.values() for line in place.lines])
         await self._dialler.close()
+        self.host_keys.flush()
         self._places.clear()
 
 

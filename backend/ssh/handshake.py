@@ -25,6 +25,8 @@ HANDSHAKE_TIMEOUT_S = 20.0
 KEEPALIVE_S = 15.0
 KEEPALIVE_COUNT = 3
 """A dead peer is noticed after KEEPALIVE_S * KEEPALIVE_COUNT; without keepalive never."""
+BUSY_KEEPALIVE_S = 5.0
+"""While sessions are open: somebody waits for what they tell."""
 
 CLOSE_TIMEOUT_S = 3.0
 KEX_ALGORITHMS = ("curve25519-sha256", "ecdh-sha2-nistp256", "ecdh-sha2-nistp521", "diffie-hellman-group14-sha256")

@@ -36,6 +36,9 @@ STEPS = (
     """,
 )
 
+WRITE_DELAY_S = 0.2
+"""New pins are written together."""
+
 SLICE_KEYS_FRESH_S = 300.0
 """One API answer holds the keys of all workers of a slice; connecting to all of them asks once."""
 
@@ -195,6 +198,8 @@ class HostKeys:
         self._journal = journal
         self._source = source
         self._pins: dict[tuple[str, int], tuple[asyncssh.SSHKey, ...]] = {}
+        self._unwritten: list[tuple[str, int, str, str, float]] = []
+        self._writing: asyncio.TimerHandle | None = None
         journal.migrate("hostkeys", STEPS)
 
     async def trust(self, worker: WorkerRef) -> Trust:
@@ -261,11 +266,22 @@ class HostKeys:
         place = (node_of(worker), worker.worker_index)
         self._pins[place] = tuple(keys)
         lines = "\n".join(_line(key) for key in keys)
-        with self._journal.connection as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO hostkeys (node, worker_index, keys, origin, pinned_at) VALUES (?, ?, ?, ?, ?)",
-                (*place, lines, origin, time.time()),
-            )
+        self._unwritten.append((*place, lines, origin, time.time()))
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().call_later(WRITE_DELAY_S, self.flush)
+
+    def flush(self) -> None:
+        """Writes new pins: a fan-out makes hundreds a second, and each transaction costs as much as a handshake's signature."""
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+        rows, self._unwritten = self._unwritten, []
+        if rows:
+            with self._journal.connection as connection:
+                connection.executemany(
+                    "INSERT OR REPLACE INTO hostkeys (node, worker_index, keys, origin, pinned_at) VALUES (?, ?, ?, ?, ?)",
+                    rows,
+                )
 
     def _tell(self, worker: WorkerRef, text: str) -> None:
         event = Event(

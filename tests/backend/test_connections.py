@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -361,6 +362,42 @@ async def test_the_operators_openssh_configuration_decides_on_request(
         context = Context("t", "p", ("z",), ssh=SSHSettings(key=server.key, route="config"))
         pool = ConnectionPool(context, FixedKeys([server.host_key]), journal(server))
         await pool.connection(worker(0))
+        await pool.close()
+
+
+GCLOUD = """#!{python}
+import os, select, socket, sys
+assert sys.argv[1:4] == ["compute", "start-iap-tunnel", "t1v-n-77-w-0"], sys.argv
+assert sys.argv[4:] == ["{port}", "--listen-on-stdin", "--project=p", "--zone=z", "--verbosity=warning"], sys.argv
+far = socket.create_connection(("127.0.0.1", {port}))
+while True:
+    for ready in select.select([0, far], [], [])[0]:
+        data = os.read(0, 65536) if ready == 0 else far.recv(65536)
+        if not data:
+            sys.exit(0)
+        far.sendall(data) if ready == 0 else os.write(1, data)
+"""
+
+
+async def test_a_tunnel_through_iap_is_asked_for_by_the_instance_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program on the PATH stands for gcloud at the edge of this machine; behind it is a real sshd."""
+
+    async def instance_name(where: WorkerRef) -> str:
+        return f"t1v-n-{where.uid}-w-{where.worker_index}" if where.worker_index == 0 else ""
+
+    async with sshd(tmp_path) as server:
+        program = tmp_path / "bin" / "gcloud"
+        program.parent.mkdir()
+        program.write_text(GCLOUD.format(python=sys.executable, port=server.port))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+        context = server.context(route="iap")
+        pool = ConnectionPool(context, FixedKeys([server.host_key]), journal(server), instance_name=instance_name)
+        assert await run_true(pool, worker(0)) == 0
+        with pytest.raises(Unreachable, match="instance name"):
+            await pool.connection(worker(1))
         await pool.close()
 
 

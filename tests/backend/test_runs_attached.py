@@ -14,7 +14,7 @@ from backend.fanout import Phase
 from backend.outcomes import OperatorError, Outcome
 from backend.run_model import RunState
 from backend.runs import RunManager
-from backend.ssh import connections
+from backend.ssh import connections, handshake
 from backend.ssh.remote import ReadBudget
 from tests.backend.openssh import sshd, worker
 from tests.backend.run_world import output, sshd_desk, world_desk
@@ -124,6 +124,21 @@ async def test_a_lost_connection_is_unknown_and_never_tried_again(tmp_path: Path
         assert "train-a/0/1" in report.stopped, "the one whose connection was lost is looked for by its mark"
         assert not any(sim.host.processes(address) for address in sim.addresses)
         assert (sim.host.home("127.77.0.1") / "count").read_text() == "ran\n"
+
+
+async def test_a_peer_that_fell_silent_is_found_and_its_outcome_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "BUSY_KEEPALIVE_S", 0.1)
+    async with world(tmp_path) as sim, world_desk(sim) as desk:
+        run = await desk.launch("sh", "-c", "echo up; sleep 600")
+        await run.until(lambda each: all(item.output_bytes for item in each.results))
+        sim.host.freeze("127.77.0.3", 600)
+        await run.until(lambda each: each.results[3].ended)
+        assert run.results[3].outcome is Outcome.UNKNOWN
+        assert not run.results[0].ended
+        sim.host.thaw("127.77.0.3")
+        assert (await run.stop(grace_s=0.3)).clean
 
 
 async def test_an_unreachable_worker_fails_alone_and_certainly_did_not_start(tmp_path: Path) -> None:
