@@ -44,6 +44,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     "rule": ("─", "-"),
     "bar": ("│", "|"),
     "corner": ("└", "+"),
+    "tick": ("┤", "+"),
     "arrow": ("›", ">"),
     "ellipsis": ("…", "~"),
     "more-left": ("‹", "<"),
@@ -57,7 +58,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     "dashed": ("╌", "-"),
     "dotted": ("┈", "."),
     "bar-full": ("█", "#"),
-    "bar-empty": ("░", "."),
+    "bar-empty": ("░", ":"),
 }
 
 _RAMP = (" ▁▂▃▄▅▆▇█", " .:-=+*%#")

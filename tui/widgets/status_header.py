@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rich.style import Style
+from textual.strip import Strip
 from textual.widget import Widget
+
+from tui.durations import format_duration
+from tui.look import Look, look_of
+from tui.widgets.priority_line import Part, priority_line
+
+STALE_S = 30.0
+"""An age of the last good poll that is pointed out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +40,94 @@ class HeaderFacts:
     """Further words of alarm, e.g. `2 deletes pending`."""
 
 
+def header_line(facts: HeaderFacts, width: int, look: Look, base: Style | None = None) -> Strip:
+    """The header in `width` cells; what matters least is shortened, then dropped.
+
+    In order of weight: the badge, what goes wrong, what costs, how old the figures are, where we are.
+    """
+    ground = base if base is not None else Style.null()
+    dot = f" {look.glyph('separator')} "
+    parts = [
+        Part(
+            ((f" slicetower{dot}", "muted"), (facts.context, "title")),
+            75,
+            short=((f" {facts.context}", "title"),),
+            shrinks_at=5,
+        )
+    ]
+    if facts.label:
+        parts.append(Part(((facts.label, "simulated"),), 65))
+    if facts.project and facts.project != facts.context:
+        parts.append(Part(((facts.project, ""),), 20))
+    if facts.zones:
+        many = f"{len(facts.zones)} zones" if len(facts.zones) > 1 else facts.zones[0]
+        parts.append(Part(((" ".join(facts.zones), ""),), 10, short=((many, ""),), shrinks_at=6))
+    badge = ("RO", "badge-read-only") if facts.read_only else ("RW", "badge-read-write")
+    parts.append(Part((badge,), 100, right=True))
+    parts.append(_api(facts))
+    if facts.ssh_total:
+        token = "" if facts.ssh_connected == facts.ssh_total else "stale"
+        parts.append(Part(((f"ssh {facts.ssh_connected:,}/{facts.ssh_total:,}", token),), 40, right=True))
+    parts.extend(Part(((note, "stale"),), 85, right=True) for note in facts.notes)
+    parts.append(_chips(facts, dot))
+    return priority_line(parts, width, look, ground)
+
+
+def _api(facts: HeaderFacts) -> Part:
+    age = "API -" if facts.api_age_s is None else f"API {format_duration(facts.api_age_s)}"
+    stale = facts.api_age_s is not None and facts.api_age_s >= STALE_S
+    if facts.api_error:
+        short = ((f"{age} !", "log-error"),)
+        return Part(((f"{age} {facts.api_error}", "log-error"),), 90, short=short, shrinks_at=70, right=True)
+    return Part(((f"{age} old" if stale else age, "stale" if stale else ""),), 90 if stale else 50, right=True)
+
+
+def _chips(facts: HeaderFacts, dot: str) -> Part:
+    """What runs, what waits, what is held by the dead: the last only when there is any."""
+    counts = [("active", facts.active_chips, "state-active"), ("waiting", facts.waiting_chips, "state-waiting")]
+    if facts.dead_chips:
+        counts.append(("dead", facts.dead_chips, "state-failed"))
+    texts: list[tuple[str, str]] = []
+    short: list[tuple[str, str]] = []
+    for word, count, token in counts:
+        if texts:
+            texts.append((dot, "muted"))
+            short.append((dot, "muted"))
+        texts.append((f"{word} {count:,}", token if count else "muted"))
+        short.append((f"{count:,}", token if count else "muted"))
+    return Part((*texts, (" chips ", "")), 80, short=(*short, (" chips ", "")), shrinks_at=30, right=True)
+
+
 class StatusHeader(Widget):
-    """One line; what matters least is dropped first when it is narrow."""
+    """One line on top of every screen. The app's clock calls `set_facts`."""
+
+    DEFAULT_CSS = """
+    StatusHeader {
+        dock: top;
+        height: 1;
+        background: $panel;
+        color: $foreground;
+    }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.facts = HeaderFacts("")
+        self._line: Strip | None = None
 
     def set_facts(self, facts: HeaderFacts) -> None:
-        raise NotImplementedError
+        """Shows other facts; repaints only when the line reads differently."""
+        if facts == self.facts:
+            return
+        self.facts = facts
+        if not self.is_attached or self._line is None or self._draw() != self._line:
+            self.refresh()
+
+    def _draw(self) -> Strip:
+        return header_line(self.facts, self.size.width, look_of(self), self.rich_style)
+
+    def render_line(self, y: int) -> Strip:
+        if y:
+            return Strip.blank(self.size.width, self.rich_style)
+        self._line = self._draw()
+        return self._line

@@ -1,0 +1,73 @@
+"""One line of parts, the least important of which give way when it is narrow. Header and footer are such lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from tui.look import Look
+from tui.widgets.table_paint import fit
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a line that stands or goes as a whole, or shrinks to `short` first."""
+
+    texts: tuple[tuple[str, str], ...]
+    """(text, token), drawn one after the other."""
+    priority: int
+    """Lowest goes first."""
+    short: tuple[tuple[str, str], ...] = ()
+    """What it may shrink to."""
+    shrinks_at: int = 0
+    """The priority of shrinking, below `priority`."""
+    right: bool = False
+    """Stands at the right edge."""
+
+
+def _weight(part: Part, texts: tuple[tuple[str, str], ...]) -> int:
+    """How much the next loss of a part would hurt."""
+    return part.shrinks_at if part.short and texts is not part.short else part.priority
+
+
+def _width(texts: Sequence[tuple[str, str]]) -> int:
+    return sum(cell_len(text) for text, _ in texts)
+
+
+def priority_line(parts: Sequence[Part], width: int, look: Look, base: Style, *, gap: int = 2) -> Strip:
+    """Lays parts out in `width` cells: those on the left, then those at the right edge."""
+    shown: list[tuple[Part, tuple[tuple[str, str], ...]]] = [(part, part.texts) for part in parts if part.texts]
+
+    def needed() -> int:
+        return sum(_width(texts) for _, texts in shown) + gap * max(0, len(shown) - 1)
+
+    while needed() > width and shown:
+        index = min(range(len(shown)), key=lambda each: (_weight(*shown[each]), -each))
+        part, texts = shown[index]
+        if part.short and texts is not part.short:
+            shown[index] = (part, part.short)
+        elif len(shown) > 1:
+            del shown[index]
+        else:
+            break
+    segments: list[Segment] = []
+    spare = max(0, width - needed())
+    turned = False
+    for index, (part, texts) in enumerate(shown):
+        if part.right and not turned:
+            turned = True
+            segments.append(Segment(" " * spare, base))
+        if index:
+            segments.append(Segment(" " * gap, base))
+        segments.extend(Segment(text, base + look.style(token) if token else base) for text, token in texts)
+    strip = Strip(segments)
+    if strip.cell_length > width:
+        text, token = shown[0][1][0]
+        style = base + look.style(token) if token else base
+        strip = Strip([Segment(fit(text, width, ellipsis=look.glyph("ellipsis")), style)])
+    return strip.adjust_cell_length(width, base)
