@@ -10,7 +10,7 @@ from itertools import compress, pairwise
 from typing import Literal
 
 Marker = Literal["braille", "block", "ascii"]
-_DOTS: dict[str, tuple[int, int]] = {"braille": (2, 4), "block": (1, 2), "ascii": (1, 1)}
+_DOTS: dict[Marker, tuple[int, int]] = {"braille": (2, 4), "block": (1, 2), "ascii": (1, 1)}
 """Dots of a cell: across and down."""
 _BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _BLOCKS = " ▀▄█"
@@ -18,6 +18,20 @@ _BLOCKS = " ▀▄█"
 
 SMALLEST_STEP = 1e-300
 """Below this, floats no longer divide."""
+
+
+def marker_of(name: str | None) -> Marker | None:
+    """The marker of that name, as a configuration has it.
+
+    Raises:
+        ValueError: There is no such marker; the message names them.
+    """
+    if name is None:
+        return None
+    for marker in _DOTS:
+        if marker == name:
+            return marker
+    raise ValueError(f"there is no plot marker '{name}': use {', '.join(_DOTS)}")
 
 
 @dataclass(frozen=True, slots=True)

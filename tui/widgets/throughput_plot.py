@@ -9,7 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.look import Look, look_of
-from tui.widgets.plot_canvas import Marker
+from tui.widgets.plot_canvas import marker_of
 from tui.widgets.plot_draw import plain_summary, plot_lines
 
 
@@ -51,9 +51,9 @@ class ThroughputPlot(Widget):
     }
     """
 
-    def __init__(self, *, marker: Marker | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+    def __init__(self, *, marker: str | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
-        self.marker = marker
+        self.marker = marker_of(marker)
         self.series: tuple[PlotSeries, ...] = ()
         self._drawn: tuple[object, ...] = ()
         self._lines: list[Strip] = []
@@ -65,9 +65,9 @@ class ThroughputPlot(Widget):
             self.series = fresh
             self.refresh()
 
-    def set_marker(self, marker: Marker | None) -> None:
+    def set_marker(self, marker: str | None) -> None:
         """Braille depends on the font: block and ASCII do not."""
-        self.marker = marker
+        self.marker = marker_of(marker)
         self.refresh()
 
     @property

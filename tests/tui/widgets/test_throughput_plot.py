@@ -165,6 +165,8 @@ async def test_the_widget_redraws_when_figures_come_and_says_them_in_words() -> 
         first = seen(plot)
         assert "simulated" in first[0]
         assert "median 142.9" in plot.summary
+        with pytest.raises(ValueError, match="use braille, block, ascii"):
+            plot.set_marker("dots")
         plot.set_marker("block")
         await pilot.pause()
         assert seen(plot) != first
