@@ -21,6 +21,7 @@ from backend.cloud.errors import CloudError, explain
 from backend.cloud.intents import Intent, IntentKind, IntentOutcome, IntentStore
 from backend.cloud.leftovers import leftovers
 from backend.cloud.requests import CreateRequest
+from backend.cloud.usage import LimitStore
 from backend.model import Operation, QueuedResource, QueuedResourceState
 from backend.outcomes import ExitCode, OperatorError
 
@@ -100,7 +101,7 @@ def plan_recreate(body: Mapping[str, Any], now: datetime, *, key: Key) -> Plan:
 
 
 class Recovery:
-    """Carries wishes out. `say` gets a sentence whenever something changes."""
+    """Carries wishes out. `say` gets a sentence whenever something changes; `limits` keeps what quota errors tell."""
 
     def __init__(
         self,
@@ -109,8 +110,10 @@ class Recovery:
         *,
         say: Callable[[str], None] = lambda text: None,
         pace: Pace | None = None,
+        limits: LimitStore | None = None,
     ) -> None:
         self.cloud = cloud
+        self.limits = limits
         self.store = store
         self.say = say
         self.pace = pace or Pace()
@@ -190,6 +193,8 @@ class Recovery:
                 try:
                     return await self.cloud.create_queued_resource(request, request_id=identity)
                 except CloudError as error:
+                    if self.limits is not None:
+                        self.limits.learn(request.project, error.message)
                     if not error.transient or attempt == CREATE_ATTEMPTS:
                         raise
                     self.say(f"{error.what} Asked again with the same request id.")

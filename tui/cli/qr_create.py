@@ -231,6 +231,7 @@ async def main(arguments: argparse.Namespace) -> int:
 async def _send(tower: Tower, request: CreateRequest, request_id: str, arguments: argparse.Namespace) -> int:
     from backend.cloud.intents import IntentStore
     from backend.cloud.recover import Recovery
+    from backend.cloud.usage import LimitStore, warn_of_limit
 
     fleet = await tower.refresh()
     _refuse(
@@ -240,10 +241,15 @@ async def _send(tower: Tower, request: CreateRequest, request_id: str, arguments
         taken_node_ids={each.node_id for item in fleet.queued_resources for each in item.slices}
         | {each.node_id for each in fleet.standalone},
     )
-    print_problems(warnings(request, existing=fleet.queued_resources), kind="warning")
+    limits = LimitStore(tower.journal)
+    advised = warnings(request, existing=fleet.queued_resources)
+    advised += warn_of_limit(request, fleet.queued_resources, limits.known(request.project))
+    print_problems(advised, kind="warning")
     for reason in carrier(request).reasons:
         print(f"slicetower: {reason}", file=sys.stderr)
-    recovery = Recovery(tower.client, IntentStore(tower.journal), say=lambda text: print(text, file=sys.stderr))
+    recovery = Recovery(
+        tower.client, IntentStore(tower.journal), say=lambda text: print(text, file=sys.stderr), limits=limits
+    )
     operation = await recovery.create(request, request_id=request_id)
     tower.record(f"asked for {request.node_count} x {request.shape} {request.tier}", subject=request.name)
     if arguments.run_async:

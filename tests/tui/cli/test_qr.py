@@ -26,6 +26,8 @@ from tui.cli import main as cli
 
 GOOD = ("--accelerator-type=v5litepod-16", "--runtime-version=v2-alpha-tpuv5-lite", "--zone=us-west4-a")
 
+QUOTA = "Quota 'TPUV5sLitepodPerProjectPerZoneForTPUAPI' exhausted. Limit 8 in zone us-west4-a"
+
 
 @dataclass
 class Done:
@@ -357,13 +359,15 @@ def test_a_wait_that_takes_too_long_exits_124(run: Run, default: Simulator) -> N
 
 def test_what_the_cloud_refuses_exits_4_with_its_words(run: Run, simulators: SimulatorFactory) -> None:
     world = simulators(fresh=True)
-    world.inject("error", "CreateQueuedResource", "RESOURCE_EXHAUSTED", "Quota 'TPUX' exhausted. Limit 8 in zone z")
+    world.inject("error", "CreateQueuedResource", "RESOURCE_EXHAUSTED", QUOTA)
     done = run(world, "qr", "create", "x", *GOOD)
     assert done.code == ExitCode.CLOUD
-    assert "the quota TPUX is used up (limit 8 in z)" in done.err
+    assert "the quota TPUV5sLitepodPerProjectPerZoneForTPUAPI is used up (limit 8 in us-west4-a)" in done.err
     assert "qr cleanup" in done.err
-    assert "RESOURCE_EXHAUSTED: Quota 'TPUX' exhausted" in done.err
+    assert f"RESOURCE_EXHAUSTED: {QUOTA}" in done.err
     world.inject("clear")
+    later = run(world, "qr", "create", "y", "--accelerator-type=v5litepod-64", *GOOD[1:])
+    assert "the last limit told was 8 (by an error of" in later.err
     world.inject("error", "List*", "PERMISSION_DENIED", "no")
     unknown = run(world, "qr", "list")
     assert unknown.code == ExitCode.CLOUD
