@@ -85,12 +85,14 @@ def main(argv: Sequence[str]) -> int:
 
 
 def report(error: OperatorError) -> int:
-    """Prints an error for people on stderr and returns its exit code."""
-    print(f"slicetower: {error.what}", file=sys.stderr)
+    """Prints an error for people on stderr, through the gate, and returns its exit code."""
+    from backend.sanitize import plain_text
+
+    print(f"slicetower: {plain_text(error.what)}", file=sys.stderr)
     if error.cure:
-        print(f"  {error.cure}", file=sys.stderr)
+        print(f"  {plain_text(error.cure)}", file=sys.stderr)
     if error.raw and error.raw not in error.what:
-        print(f"  the original text: {error.raw}", file=sys.stderr)
+        print(f"  the original text: {plain_text(error.raw)}", file=sys.stderr)
     return int(error.exit_code)
 
 

@@ -18,10 +18,12 @@ from tui.cli.qr_views import outline, print_dry_run
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="operations_verb", required=True, metavar="VERB")
-    listing = verbs.add_parser("list", help="all operations of the context's zones, newest first")
+    listing = verbs.add_parser("list", help="all operations of the context's zones, newest first", allow_abbrev=False)
     listing.add_argument("--running", action="store_true", help="only those that are not done")
-    one = verbs.add_parser("describe", help="one operation in full")
-    cancel = verbs.add_parser("cancel", help="ask the service to cancel one; it may end all the same")
+    one = verbs.add_parser("describe", help="one operation in full", allow_abbrev=False)
+    cancel = verbs.add_parser(
+        "cancel", help="ask the service to cancel one; it may end all the same", allow_abbrev=False
+    )
     cancel.add_argument("--yes", action="store_true", help="do not ask")
     cancel.add_argument("--dry-run", action="store_true", help="print the call, send nothing")
     for each in (one, cancel):

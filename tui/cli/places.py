@@ -10,10 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.cloud.equivalents import Rest
+from backend.cloud.gcloud_flags import parse_duration
 from backend.context import Context, load_context
 from backend.model import Fleet, QueuedResource
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
+
+
+def seconds_argument(text: str) -> float:
+    """An argparse type: seconds, or a duration as gcloud writes it."""
+    try:
+        seconds = float(text) if text.replace(".", "", 1).isdecimal() else parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError("it must be longer than 0")
+    return seconds
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +93,7 @@ def confirm(names: Sequence[str], action: str, *, yes: bool, preview: Sequence[s
         OperatorError: there is no tty to ask on, or another text was typed: exit 2, nothing sent.
     """
     for line in preview:
-        print(line, file=sys.stderr)
+        print(plain(line), file=sys.stderr)
     if yes:
         return
     wanted = names[0] if len(names) == 1 else f"{action} {len(names)}"

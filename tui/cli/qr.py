@@ -95,7 +95,7 @@ VERBS: dict[str, Verb] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="qr_verb", required=True, metavar="VERB")
     for name, (line, add, _) in VERBS.items():
-        add(verbs.add_parser(name, help=line))
+        add(verbs.add_parser(name, help=line, allow_abbrev=False))
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,6 @@ import sys
 from datetime import UTC, datetime
 
 from backend.cloud import equivalents
-from backend.cloud.gcloud_flags import parse_duration
 from backend.cloud.intents import IntentKind, IntentStore
 from backend.cloud.policies import PolicyStore
 from backend.cloud.recover import Recovery
@@ -17,7 +16,7 @@ from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, print_json, print_table
-from tui.cli.places import add_place, confirm, context_of, find, refuse_read_only, rest_of
+from tui.cli.places import add_place, confirm, context_of, find, refuse_read_only, rest_of, seconds_argument
 from tui.cli.qr_views import print_dry_run, print_rows, tell_failing
 from tui.cli.qr_wait import wait_ready
 
@@ -30,7 +29,7 @@ def _common(parser: argparse.ArgumentParser, *, run_async: bool = True) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the calls and their equivalents, send nothing")
     if run_async:
         parser.add_argument("--async", dest="run_async", action="store_true", help="do not wait")
-    parser.add_argument("--timeout", type=parse_duration, default=None, metavar="DURATION", help="such as 15m")
+    parser.add_argument("--timeout", type=seconds_argument, default=None, metavar="DURATION", help="such as 15m")
     add_format(parser)
     add_place(parser)
 
@@ -145,7 +144,7 @@ def _tell(item: QueuedResource, error: OperatorError | None, *, wait: bool, outp
     elif error is None:
         print(f"Deleted {item.name}." if wait else f"Deleting {item.name}.")
     if error is not None:
-        print(f"slicetower: {error.what}", file=sys.stderr)
+        print(f"slicetower: {plain(error.what)}", file=sys.stderr)
         for line in (error.cure, f"the original text: {error.raw}" if error.raw else ""):
             if line:
                 print(f"  {plain(line)}", file=sys.stderr)

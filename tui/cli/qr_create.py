@@ -21,9 +21,10 @@ from backend.cloud.validation import problems, warnings
 from backend.context import Context
 from backend.model import Tier
 from backend.outcomes import ExitCode, OperatorError
+from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, print_json
-from tui.cli.places import context_of, refuse_read_only, rest_of
+from tui.cli.places import context_of, refuse_read_only, rest_of, seconds_argument
 from tui.cli.qr_views import print_dry_run, print_problems, print_rows
 from tui.cli.qr_wait import wait_ready
 
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--async", dest="run_async", action="store_true", help="do not wait for the operation")
     parser.add_argument("--wait", action="store_true", help="wait until it is ACTIVE with all its workers")
     parser.add_argument(
-        "--timeout", type=parse_duration, default=None, metavar="DURATION", help="of --wait (default: 1h)"
+        "--timeout", type=seconds_argument, default=None, metavar="DURATION", help="of --wait (default: 1h)"
     )
     parser.add_argument("--yes", action="store_true", help="accepted for symmetry: a create asks nothing")
     add_format(parser)
@@ -248,7 +249,7 @@ async def _send(tower: Tower, request: CreateRequest, request_id: str, arguments
     for reason in carrier(request).reasons:
         print(f"slicetower: {reason}", file=sys.stderr)
     recovery = Recovery(
-        tower.client, IntentStore(tower.journal), say=lambda text: print(text, file=sys.stderr), limits=limits
+        tower.client, IntentStore(tower.journal), say=lambda text: print(plain(text), file=sys.stderr), limits=limits
     )
     operation = await recovery.create(request, request_id=request_id)
     tower.record(f"asked for {request.node_count} x {request.shape} {request.tier}", subject=request.name)

@@ -14,6 +14,8 @@ from backend.model import Fleet, QueuedResource, StateSince
 from backend.sanitize import plain
 from tui.cli.output import duration, print_json, print_table, timestamp
 
+LINE_LIMIT = 4 << 20
+"""Characters of an equivalent command: a startup script may be in it, and a cut one would be another command."""
 HEADERS = ("NAME", "ZONE", "STATE", "SLICES", "TYPE", "TIER", "CHIPS", "WORKERS", "AGE", "IN STATE", "NOTE")
 
 
@@ -149,11 +151,11 @@ def print_dry_run(action: str, shown: Iterable[Equivalent], output: str, **more:
 
             print(json.dumps(each.json, indent=2))
         for line in each.lines():
-            print(line)
+            print(plain(line, limit=LINE_LIMIT))
     print("Dry run: nothing was sent.", file=sys.stderr)
 
 
 def print_problems(found: Iterable[Problem], *, kind: str) -> None:
     """Refusals or warnings, one a line, on stderr."""
     for item in found:
-        print(f"slicetower: {kind}: {item}", file=sys.stderr)
+        print(f"slicetower: {kind}: {plain(str(item))}", file=sys.stderr)

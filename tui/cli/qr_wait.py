@@ -8,13 +8,12 @@ from time import monotonic
 
 from backend.cloud.advice import advice
 from backend.cloud.errors import explain
-from backend.cloud.gcloud_flags import parse_duration
 from backend.cloud.watch import now_utc
 from backend.model import DEAD_STATES, Fleet, QueuedResource
 from backend.outcomes import ExitCode, OperatorError
 from backend.tower import Tower
 from tui.cli.output import add_format, duration
-from tui.cli.places import add_place, context_of, find
+from tui.cli.places import add_place, context_of, find, seconds_argument
 from tui.cli.qr_views import print_rows
 
 HEARTBEAT_S = 30.0
@@ -27,18 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Waits until a request is ACTIVE and each of its workers is there and healthy."
     parser.add_argument("name", metavar="ID")
     parser.add_argument(
-        "--timeout", type=_duration, default=3600.0, metavar="DURATION", help="45m, 3600s (default: 1h)"
+        "--timeout", type=seconds_argument, default=3600.0, metavar="DURATION", help="45m, 3600s (default: 1h)"
     )
     parser.add_argument("--state", type=str.upper, default=READY, metavar="STATE", help="another state, or GONE")
     add_format(parser)
     add_place(parser)
-
-
-def _duration(text: str) -> float:
-    try:
-        return float(text) if text.replace(".", "", 1).isdecimal() else parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class Progress:

@@ -375,6 +375,15 @@ def test_what_the_cloud_refuses_exits_4_with_its_words(run: Run, simulators: Sim
     assert "No queued resources" not in unknown.err
 
 
+def test_escape_sequences_in_the_services_words_reach_no_terminal(run: Run, simulators: SimulatorFactory) -> None:
+    world = simulators(scenario="empty", fresh=True)
+    world.inject("error", "CreateQueuedResource", "INVALID_ARGUMENT", "bad \x1b]0;owned\x07 \x1b[31mred \u202e end")
+    done = run(world, "qr", "create", "x", *GOOD)
+    assert done.code == ExitCode.CLOUD
+    assert "end" in done.err
+    assert not set(done.err) & {"\x1b", "\x07", "\u202e"}
+
+
 def test_cancelling_an_operation_is_confirmed_and_dry_runs(
     run: Run, default: Simulator, simulators: SimulatorFactory
 ) -> None:
