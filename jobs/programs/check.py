@@ -39,6 +39,7 @@ NUMBER = re.compile(r"(\d+)")
 METADATA_LIMIT_S = 2.0
 COORDINATOR_LIMIT_S = 3.0
 SYSTEMCTL_LIMIT_S = 5.0
+TOKENS = ("WANDB_", "HF_", "HUGGING_FACE_")
 COMMAND_LENGTH = 400
 """Characters of a command line that are shown."""
 
@@ -232,7 +233,10 @@ def clock(machine: Machine) -> Facts:
 
 
 def processes(machine: Machine) -> Facts:
-    """How many Python processes run, this one and its parents not counted."""
+    """How many Python processes run, this one and its parents not counted, and which of them are of this login.
+
+    A login's own are those of the same user and the same HOME: before a launch there should be none.
+    """
     own = {os.getpid()}
     with contextlib.suppress(OSError):
         pid = os.getppid()
@@ -240,10 +244,23 @@ def processes(machine: Machine) -> Facts:
             own.add(pid)
             pid = int(machine.read(f"{pid}/stat").rpartition(")")[2].split()[1])
     count = 0
+    mine = []
+    home = b"HOME=" + os.fsencode(os.environ.get("HOME", ""))
     for pid in machine.pids():
         with contextlib.suppress(OSError):
-            count += pid not in own and machine.read(f"{pid}/comm").startswith("python")
-    return {"python": count}
+            if pid in own or not machine.read(f"{pid}/comm").startswith("python"):
+                continue
+            count += 1
+            with open(f"{machine.proc}/{pid}/environ", "rb") as file:
+                if home in file.read().split(b"\0") and os.stat(f"{machine.proc}/{pid}").st_uid == os.geteuid():
+                    mine.append(machine.about(pid))
+    return {"python": count, "own": mine}
+
+
+def settings(machine: Machine) -> Facts:
+    """What the environment says about JAX, and tokens that are set to nothing: an empty one is worse than none."""
+    names = sorted(name for name, value in os.environ.items() if name.startswith(TOKENS) and not value)
+    return {"jax_platforms": os.environ.get("JAX_PLATFORMS"), "empty": names}
 
 
 def multislice(machine: Machine) -> Facts:
@@ -297,7 +314,9 @@ def coordinator(address: str) -> Facts:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=COORDINATOR_LIMIT_S):
             return {"address": address, "reachable": True, "latency_s": round(time.monotonic() - began, 6)}
     except (OSError, ValueError, OverflowError) as error:
-        return {"address": address, "reachable": False, "error": str(error)}
+        # A refusal travelled the whole way: the port is free and no firewall stands between.
+        refused = isinstance(error, ConnectionRefusedError)
+        return {"address": address, "reachable": False, "refused": refused, "error": str(error)}
 
 
 SECTIONS: tuple[tuple[str, Callable[[Machine], Any]], ...] = (
@@ -310,6 +329,7 @@ SECTIONS: tuple[tuple[str, Callable[[Machine], Any]], ...] = (
     ("clock", clock),
     ("boot", boot),
     ("processes", processes),
+    ("settings", settings),
     ("multislice", multislice),
     ("startup", startup),
     ("packages", packages),

@@ -1,0 +1,137 @@
+"""`check`: every worker looked at in one exec, without jax, and judged together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from backend.bench_plan import accelerator_of
+from backend.model import Fleet, QueuedResource
+from backend.outcomes import Outcome
+from backend.ssh.hostkeys import node_of
+from backend.targets import WorkerRef
+from backend.tools.judge import Expected, Looked, judge
+from backend.tools.model import CheckReport
+from backend.tools.ship import PROGRAM_TIMEOUT_S, Answer, run_everywhere
+from jobs import accelerators
+
+if TYPE_CHECKING:
+    from backend.journal import Journal
+    from backend.tower import Tower
+
+COORDINATOR_PORT = 8476
+"""JAX's before 0.8.1, and the one that Google's own firewall rule opens (field notes, section 1d, number 66)."""
+
+_STEPS = (
+    """
+    CREATE TABLE boots (
+        node TEXT NOT NULL,
+        worker INTEGER NOT NULL,
+        boot TEXT NOT NULL,
+        at REAL NOT NULL,
+        PRIMARY KEY (node, worker)
+    ) WITHOUT ROWID;
+    """,
+)
+
+
+class Boots:
+    """The boot of each worker at its last look, in the journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._connection = journal.connection
+        journal.migrate("boots", _STEPS)
+
+    def last(self, worker: WorkerRef) -> str:
+        """Empty when it was never looked at."""
+        row = self._connection.execute(
+            "SELECT boot FROM boots WHERE node = ? AND worker = ?", (node_of(worker), worker.worker_index)
+        ).fetchone()
+        return str(row[0]) if row else ""
+
+    def keep(self, seen: Sequence[tuple[WorkerRef, str]]) -> None:
+        at = datetime.now(UTC).timestamp()
+        with self._connection as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO boots VALUES (?, ?, ?, ?)",
+                [(node_of(worker), worker.worker_index, boot, at) for worker, boot in seen],
+            )
+
+
+def _resource_of(fleet: Fleet, worker: WorkerRef) -> QueuedResource | None:
+    key = (worker.project, worker.zone, worker.queued_resource)
+    return next((item for item in fleet.queued_resources if item.key == key), None)
+
+
+def expected(fleet: Fleet, workers: Sequence[WorkerRef]) -> dict[str, Expected]:
+    """What the fleet says that each worker must have."""
+    found: dict[str, Expected] = {}
+    for worker in workers:
+        resource = _resource_of(fleet, worker)
+        if resource is not None:
+            accelerator = accelerator_of(resource)
+            slices = resource.slice_count
+        else:
+            alone = next((item for item in fleet.standalone if item.node_id == worker.node_id), None)
+            accelerator = accelerators.find(alone.accelerator_type) if alone is not None else None
+            slices = 1
+        chips = accelerator.chips_per_worker if accelerator is not None else None
+        found[worker.address] = Expected(chips, slices, worker.slice_index)
+    return found
+
+
+async def check(
+    tower: Tower,
+    workers: Sequence[WorkerRef],
+    *,
+    port: int = COORDINATOR_PORT,
+    root: str = "/",
+    python: str = "",
+    timeout_s: float = PROGRAM_TIMEOUT_S,
+) -> CheckReport:
+    """Looks at all workers at once and judges what they say.
+
+    Args:
+        tower: With a fleet that was refreshed.
+        workers: Whom to look at; the first is the coordinator.
+        port: Of the coordinator: seen from every other worker.
+        root: Where /dev, /tmp and /var are looked for on the workers.
+        python: Whose packages are looked at; empty for that of `setup`, else python3.
+        timeout_s: For each worker.
+
+    Raises:
+        OperatorError: No key can be loaded, or too few open files.
+    """
+    ordered = sorted(workers, key=lambda each: each.order)
+    arguments = ["--root", root]
+    if len(ordered) > 1 and ordered[0].internal_ip:
+        arguments += ["--coordinator", f"{ordered[0].internal_ip}:{port}"]
+    answers = await run_everywhere(tower.pool, ordered, ("check",), arguments, python=python, timeout_s=timeout_s)
+    return report(answers, expected(tower.watch.fleet, ordered), Boots(tower.journal))
+
+
+def report(answers: Sequence[Answer], wanted: Mapping[str, Expected], boots: Boots) -> CheckReport:
+    """Judges answers, and keeps the boots that were seen."""
+    told = [answer for answer in answers if answer.facts is not None]
+    facts = {answer.worker.address: answer.facts for answer in told if answer.facts is not None}
+    errors = {answer.worker.address: answer.error for answer in answers if answer.outcome is not Outcome.OK}
+    known = {
+        answer.worker.address: Expected(each.chips, each.slices, each.slice_index, boots.last(answer.worker))
+        for answer in told
+        for each in (wanted.get(answer.worker.address, Expected()),)
+    }
+    looked = Looked(
+        facts,
+        known,
+        {answer.worker.address: answer.sent_at for answer in told},
+        {answer.worker.address: answer.received_at for answer in told},
+    )
+    boots.keep(
+        [
+            (answer.worker, str(section["id"]))
+            for answer in told
+            if answer.facts is not None and (section := answer.facts.get("boot")) is not None
+        ]
+    )
+    return CheckReport(judge(looked, errors), facts, errors)

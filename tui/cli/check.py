@@ -1,0 +1,76 @@
+"""`slicetower check TARGET`: is every worker fit for a launch? Looks, without touching anything and without jax."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from backend.context import Context
+from backend.outcomes import ExitCode
+from backend.tools.check import COORDINATOR_PORT, check
+from backend.tools.judge import names_of
+from backend.tools.model import CheckReport, Severity
+from tui.cli.output import add_format, print_json, print_table
+from tui.cli.session import context_of, open_tower, say, workers_for
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Looks at every worker at once: chips and who holds them, versions, disks, memory, clocks, limits, Multislice "
+        "settings, the coordinator's port, startup. Exits with 1 for a failure, 3 for a worker without an answer."
+    )
+    parser.add_argument("targets", nargs="+", metavar="TARGET", help="train-a, train-a/0, train-a/*/0, @group")
+    parser.add_argument(
+        "--coordinator-port", type=int, default=COORDINATOR_PORT, metavar="PORT", help="of the first worker"
+    )
+    parser.add_argument("--python", default="", metavar="PATH", help="whose packages are looked at")
+    parser.add_argument("--root", default="/", metavar="DIR", help="where /dev, /tmp and /var are looked for there")
+    parser.add_argument("--facts", action="store_true", help="with json: also all that each worker said")
+    add_format(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    return asyncio.run(_main(arguments, context_of(arguments)))
+
+
+async def _main(arguments: argparse.Namespace, context: Context) -> int:
+    async with open_tower(context) as tower:
+        workers = await workers_for(tower, arguments.targets)
+        report = await check(
+            tower, workers, port=arguments.coordinator_port, root=arguments.root, python=arguments.python
+        )
+    if arguments.format == "json":
+        _print_json(report, facts=arguments.facts)
+    else:
+        rows = [[each.severity, each.check, each.where, each.what] for each in report.findings]
+        print_table(["", "CHECK", "WORKERS", "FOUND"], rows)
+        cures = dict.fromkeys(each.cure for each in report.findings if each.cure)
+        for cure in cures:
+            print(f"  {cure}")
+        failed = names_of(report.findings)
+        say(f"{len(workers)} workers: {report.severity}{f': {failed}' if failed else ''}")
+    return exit_code(report)
+
+
+def exit_code(report: CheckReport) -> ExitCode:
+    if report.errors:
+        return ExitCode.UNREACHABLE
+    return ExitCode.COMMAND_FAILED if report.severity is Severity.FAIL else ExitCode.OK
+
+
+def _print_json(report: CheckReport, *, facts: bool) -> None:
+    for each in report.findings:
+        print_json(
+            {
+                "check": each.check,
+                "severity": each.severity,
+                "workers": list(each.workers),
+                "what": each.what,
+                "cure": each.cure,
+            }
+        )
+    if facts:
+        for address, told in report.facts.items():
+            print_json({"target": address, "facts": told})
+    counts = {str(level): sum(each.severity is level for each in report.findings) for level in Severity}
+    print_json({"summary": counts, "severity": report.severity, "errors": dict(report.errors)})
