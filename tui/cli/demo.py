@@ -7,12 +7,14 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 from backend.outcomes import ExitCode, OperatorError
 
@@ -32,6 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
     from tui.cli import console
 
     with contextlib.ExitStack() as stack:
+        stack.enter_context(signals_as_exits())
         if arguments.dir is None:
             made = tempfile.TemporaryDirectory(prefix="slicetower-demo-", ignore_cleanup_errors=True)
             directory = Path(stack.enter_context(made))
@@ -47,6 +50,21 @@ def main(arguments: argparse.Namespace) -> int:
         opened = parser.parse_args([])
         opened.context, opened.context_file, opened.read_only = None, str(context_file), arguments.read_only
         return int(console.main(opened))
+
+
+@contextlib.contextmanager
+def signals_as_exits() -> Iterator[None]:
+    """Inside, a closed terminal (SIGHUP) and SIGTERM unwind like an exit: the simulator and its folder go too."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGHUP, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -167,6 +167,36 @@ def test_the_demos_simulator_is_ready_inside_its_block_and_gone_after_it(tmp_pat
     assert not context_file.exists()
 
 
+DEMO = """
+import sys, tempfile, time
+from pathlib import Path
+from tui.cli import demo
+with demo.signals_as_exits(), tempfile.TemporaryDirectory(dir=sys.argv[1]) as folder:
+    with demo.simulator(Path(folder), ["--scenario", "empty"]) as context_file:
+        print(context_file, flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_demo_whose_terminal_is_closed_leaves_neither_a_simulator_nor_its_folder(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", DEMO, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    assert process.stdout is not None
+    context_file = Path(process.stdout.readline().strip())
+    assert context_file.exists()
+    pids = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+    assert pids
+    process.send_signal(number)
+    assert process.wait(LIMIT_S) == 128 + number
+    process.stdout.close()
+    wait_for(lambda: not any(psutil.pid_exists(pid) for pid in pids), "the simulator is gone")
+    assert not context_file.parent.exists()
+
+
 def test_the_demo_tells_what_a_simulator_said_that_did_not_start(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="There is no scenario 'nowhere'"):  # noqa: SIM117
         with demo.simulator(tmp_path / "sim", ["--scenario", "nowhere"]):
