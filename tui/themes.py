@@ -20,6 +20,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,17 @@ COLORS = (
 _TOP_KEYS = ("name", "dark", "ansi", "colors", "tokens", "variables")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _PERCENTAGE = re.compile(r"\d{1,3}(?:\.\d+)?%")
+_AUTO = re.compile(r"auto(?: \d{1,3}%)?")
+_STYLE_WORDS = frozenset({"none", "not", "bold", "dim", "italic", "underline", "reverse", "strike"})
+_ANSI_VARIABLES = {
+    "ansi-background": "ansi_default",
+    "ansi-foreground": "ansi_default",
+    "surface-active": "ansi_default",
+    "foreground-disabled": "ansi_default 50%",
+    "screen-selection-background": "ansi_cyan",
+    "screen-selection-foreground": "ansi_black",
+}
+"""What Textual's CSS asks for and its ANSI generator leaves out."""
 THEME_BYTES_MOST = 64 * 1024
 """A larger file is no theme; it is not read."""
 
@@ -104,10 +116,9 @@ class _Reader:
         dark, ansi = self.flag("dark", True), self.flag("ansi", False)
         colors = self.colors("colors", COLORS)
         tokens = self.colors("tokens", TOKENS)
-        variables = self.table("variables")
-        for key, value in variables.items():
-            if not isinstance(value, str):
-                self.fail("variables", key, "must be text")
+        variables = self.variables()
+        if ansi:
+            variables = {**_ANSI_VARIABLES, **variables}
         if "primary" not in colors and not any(each.key == "primary" for each in self.failures):
             self.fail("colors", "primary", "must be given: the other colours are derived from it")
         if self.failures:
@@ -136,6 +147,18 @@ class _Reader:
                 self.fail(section, key, f"is not one of {', '.join(names)}")
             elif reason := color_problem(value):
                 self.fail(section, key, reason)
+            else:
+                found[key] = value
+        return found
+
+    def variables(self) -> dict[str, str]:
+        """Textual's own variables: what does not parse here would take the whole screen down as CSS."""
+        found: dict[str, str] = {}
+        for key, value in self.table("variables").items():
+            if key not in _textual_variables():
+                self.fail("variables", key, "is no variable of Textual's themes")
+            elif reason := style_problem(value) if key.endswith("-style") else variable_problem(value):
+                self.fail("variables", key, reason)
             else:
                 found[key] = value
         return found
@@ -170,6 +193,25 @@ def color_problem(value: object) -> str:
     if percentage and not _PERCENTAGE.fullmatch(percentage):
         return f"'{percentage}' is no opacity: write it as '{text} 50%'"
     return ""
+
+
+def variable_problem(value: object) -> str:
+    """Why a value can't be one of Textual's colour variables, or empty: a colour, `auto 87%`, transparent or initial."""
+    if isinstance(value, str) and (value in ("transparent", "initial") or _AUTO.fullmatch(value)):
+        return ""
+    return color_problem(value)
+
+
+def style_problem(value: object) -> str:
+    """Why a value is no text style, or empty."""
+    if isinstance(value, str) and value.split() and set(value.split()) <= _STYLE_WORDS:
+        return ""
+    return f"must be words of {', '.join(sorted(_STYLE_WORDS))}"
+
+
+@cache
+def _textual_variables() -> frozenset[str]:
+    return frozenset(Theme("any", "#000000").to_color_system().generate()) | frozenset(_ANSI_VARIABLES)
 
 
 def load_themes(files: Mapping[str, str]) -> tuple[dict[str, Theme], list[ThemeFailure]]:

@@ -34,7 +34,10 @@ class Themed(App[None]):
         (GOOD.replace('name = "mine"', ""), None, "name", "must be given"),
         (GOOD.replace('name = "mine"', 'name = "mine"\ndark = "yes"'), 2, "dark", "true or false"),
         (GOOD + "[colours]\n", 6, "colours", "not known"),
-        (GOOD + "[variables]\nborder = 3\n", 7, "border", "must be text"),
+        (GOOD + "[variables]\nborder = 3\n", 7, "border", "in quotes"),
+        (GOOD + '[variables]\nborder = "} Screen { display: none; }"\n', 7, "border", "no colour"),
+        (GOOD + '[variables]\nbrder = "red"\n', 7, "brder", "no variable"),
+        (GOOD + '[variables]\nlink-style = "loud"\n', 7, "link-style", "must be words"),
         ('name = "mine"\ncolors = 3\n', 2, "colors", "must be a table"),
         ('name = "mine\n', 1, "", "not TOML"),
     ],
@@ -45,6 +48,14 @@ def test_a_mistake_is_named_with_its_line(text: str, line: int | None, key: str,
     assert (failures[0].line, failures[0].key) == (line, key)
     assert word in failures[0].reason
     assert str(failures[0]).startswith(f"mine.toml:{line}:" if line else "mine.toml:")
+
+
+def test_what_textual_has_may_be_set() -> None:
+    more = '[variables]\nborder = "red 50%"\nlink-style = "bold not underline"\ntext = "auto 87%"\n'
+    theme, failures = parse_theme(GOOD + more, "mine.toml")
+    assert not failures
+    assert theme is not None
+    assert theme.variables["text"] == "auto 87%"
 
 
 def test_all_mistakes_are_named_at_once() -> None:
@@ -124,9 +135,12 @@ async def test_removing_an_override_gives_back_the_shipped_theme(tmp_path: Path)
 async def test_every_theme_of_textual_knows_every_token() -> None:
     app = Themed()
     async with app.run_test() as pilot:
+        ThemeStore().install(app)
+        complete = set(app.available_themes["textual-dark"].to_color_system().generate())
         for name in list(app.available_themes):
             app.theme = name
             await pilot.pause()
             look = look_of(app)
+            assert name in ("ansi-dark", "ansi-light") or complete <= set(app.theme_variables), name
             assert look.style("state-failed").color is not None, name
             assert look.style("muted").color is not None, name
