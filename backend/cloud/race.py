@@ -131,8 +131,7 @@ class Race:
                     self._recovery.store.end(kept, IntentOutcome.WITHDRAWN, "it was never made")
             return
         intent = self._recovery.store.wish(IntentKind.DELETE, request.key, force=True, target_created_at=None)
-        async with asyncio.timeout(CANCEL_TIMEOUT_S):
-            await self._recovery.pursue(intent)
+        await self._recovery.finish(intent, CANCEL_TIMEOUT_S)
         self._say(f"{request.name} in {request.zone}: cancelled")
 
 

@@ -212,6 +212,15 @@ class Recovery:
             await self._create_again(intent)
         return self.store.get(intent.id) or intent
 
+    async def finish(self, intent: Intent, timeout_s: float) -> Intent:
+        """`pursue` with a bound.
+
+        Raises:
+            CloudError: as `pursue`.
+            OperatorError: not done after `timeout_s` (exit code TIMED_OUT); the wish stays.
+        """
+        return await self._bounded(intent, timeout_s, wait=True)
+
     async def run(self) -> None:
         """Carries out every open wish, also those of other processes that ended, until cancelled."""
         busy: dict[int, asyncio.Task[None]] = {}
@@ -265,6 +274,12 @@ class Recovery:
                 state, pause_s = found.state, self.pace.first_s
             if found.state != QueuedResourceState.DELETING:
                 accepted = await self._try_delete(current, found)
+                if not accepted and not wait:
+                    raise OperatorError(
+                        f"{intent.name} is {found.state}: the API does not delete it yet.",
+                        "The wish is kept: an open console goes on with it, and so does `slicetower qr cleanup`.",
+                        exit_code=ExitCode.CLOUD,
+                    )
                 if not accepted:
                     await self._pause(min(refused_s, self.pace.refused_s))
                     refused_s *= 2

@@ -256,8 +256,7 @@ async def cleanup(arguments: argparse.Namespace) -> int:
         done = {item.key for item in dead}
         for intent in kept:
             if intent.kind is IntentKind.RECREATE or intent.key not in done:
-                async with asyncio.timeout(arguments.timeout or OPERATION_TIMEOUT_S):
-                    await recovery.pursue(intent)
+                await recovery.finish(intent, arguments.timeout or OPERATION_TIMEOUT_S)
         for each in orphans:
             operation = await tower.client.delete_node(each.project, each.zone, each.node_id)
             await tower.client.wait_operation(operation, arguments.timeout or OPERATION_TIMEOUT_S)

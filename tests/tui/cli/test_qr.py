@@ -351,6 +351,21 @@ def test_cleanup_deletes_the_dead_alone(run: Run, simulators: SimulatorFactory) 
     assert "Nothing is dead" in again.err
 
 
+def test_an_async_delete_that_is_refused_now_is_kept_and_cleanup_goes_on_with_it(
+    run: Run, simulators: SimulatorFactory
+) -> None:
+    world = simulators(fresh=True)
+    refused = run(world, "qr", "delete", "sweep-b", "--force", "--yes", "--async", "--format=json")
+    assert refused.code == ExitCode.CLOUD
+    assert refused.lines[0]["accepted"] is False
+    assert "sweep-b is PROVISIONING" in refused.err
+    assert "The wish is kept" in refused.err
+    done = run(world, "qr", "cleanup", "--yes")
+    assert done.code == ExitCode.OK, done.err
+    assert "sweep-b" in done.err
+    assert {line["name"] for line in run(world, "qr", "list", "--format=json").lines} == {"train-a", "big-c"}
+
+
 def test_a_wait_that_takes_too_long_exits_124(run: Run, default: Simulator) -> None:
     done = run(default, "qr", "wait", "big-c", "--timeout=1s")
     assert done.code == ExitCode.TIMED_OUT
