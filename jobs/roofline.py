@@ -158,7 +158,7 @@ def predict(accelerator: Accelerator, mesh: Mesh, model: Model) -> Prediction:
         ici_s = dcn_s = 0.0
         ici_fixed = ici_row = 0.0
         for ways, traffic in passes.ici:
-            rate = _ici_rate(accelerator, ways)
+            rate = ici_rate(accelerator, ways)
             ici_fixed += traffic.fixed / rate
             ici_row += traffic.per_row / rate
             ici_bytes += traffic.fixed + traffic.per_row * rows
@@ -226,19 +226,20 @@ def _passes(mesh: Mesh, model: Model) -> tuple[_Pass, _Pass]:
         ((ici.fsdp, Traffic(gather_ici)), (ici.tensor, Traffic(per_row=2 * act_ici))),
         Traffic(gather_dcn, 2 * act_dcn),
     )
-    # Backward: gather the weights again and scatter their gradients; gather the input again for the weights' gradient.
+    # Backward: gather the weights again and scatter their gradients; the first layer passes no gradient on to its input.
+    back = 2 - 1 / model.num_layers
     backward = _Pass(
         (
             (ici.fsdp, Traffic(2 * gather_ici)),
             (ici.data, Traffic(reduce_ici)),
-            (ici.tensor, Traffic(0.0, 3 * act_ici)),
+            (ici.tensor, Traffic(0.0, back * act_ici)),
         ),
-        Traffic(2 * gather_dcn + reduce_dcn, 3 * act_dcn),
+        Traffic(2 * gather_dcn + reduce_dcn, back * act_dcn),
     )
     return forward, backward
 
 
-def _ici_rate(accelerator: Accelerator, ways: int) -> float:
+def ici_rate(accelerator: Accelerator, ways: int) -> float:
     """Bytes/s of one device in a group of `ways`: as many torus axes as it takes, half where the ends are not joined."""
     generation = accelerator.generation
     chips = max(1, ways // generation.devices_per_chip)

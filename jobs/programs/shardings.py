@@ -122,17 +122,22 @@ def device_mesh(jax: Any, mesh: Mesh, where: Place) -> Any:
     Raises:
         ProgramError: The devices are not what the axes ask for.
     """
-    import numpy
-    from jax.experimental import mesh_utils
-
     devices = list(jax.devices())
     slice_of = slices_of(devices, where)
     slices = sorted(set(slice_of.values()))
     problems = mesh_problems(mesh.ici, mesh.dcn, len(devices) // len(slices), len(slices))
     if problems:
         raise ProgramError("arguments", " ".join(problems), code=EXIT_ARGUMENTS)
+    return arrange(jax, devices, mesh, slice_of)
+
+
+def arrange(jax: Any, devices: list[Any], mesh: Mesh, slice_of: dict[Any, int]) -> Any:
+    """Devices as a jax Mesh: near ones on the inner axes, as the topology of the slices allows."""
+    import numpy
+    from jax.experimental import mesh_utils
+
     if devices[0].platform == "tpu":
-        if len(slices) > 1:
+        if len(set(slice_of.values())) > 1:
 
             def make(**options: Any) -> Any:
                 return mesh_utils.create_hybrid_device_mesh(mesh.ici.sizes, mesh.dcn.sizes, devices, **options)
@@ -187,6 +192,13 @@ class Benchmark:
             return jax.random.normal(jax.random.key(1), (self.total_rows, d), self.dtype)
 
         return jax.jit(weights, out_shardings=self.matrices)(), jax.jit(rows, out_shardings=self.rows)()
+
+    def shapes(self) -> tuple[Any, Any]:
+        """What `make_data` would make, without making it: for compiling alone."""
+        jax, d = self.jax, self.arguments.embedding_dimension
+        matrix = jax.ShapeDtypeStruct((FEED_FORWARD * d, d), self.dtype, sharding=self.matrices)
+        rows = jax.ShapeDtypeStruct((self.total_rows, d), self.dtype, sharding=self.rows)
+        return tuple((matrix, matrix) for _ in range(self.arguments.num_layers)), rows
 
     def step(self, weights: Any, rows: Any) -> Any:
         """Loss and updated weights."""

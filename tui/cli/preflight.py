@@ -1,0 +1,126 @@
+"""`slicetower preflight`: compiles the benchmark for a real topology, without a TPU: does it fit, and what will bind it?"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from backend.context import paths
+from backend.outcomes import ExitCode, OperatorError
+from jobs.accelerators import Accelerator
+from jobs.meshes import advice, mesh_problems, size_problems
+from jobs.preflight import PreflightError, PreflightReport, PreflightRequest, preflight
+from jobs.programs.shardings import add_arguments as add_program_arguments
+from jobs.programs.shardings import mesh_of
+from jobs.roofline import Model
+from tui.cli.bench import accelerator_of
+from tui.cli.output import add_format, print_json, print_table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Compiles the sharding benchmark for a real topology on this machine (libtpu needs no TPU for that)."
+    )
+    parser.add_argument("--accelerator-type", required=True, metavar="TYPE")
+    parser.add_argument("--slices", type=int, default=1)
+    add_program_arguments(parser)
+    parser.add_argument("--largest-batch", action="store_true", help="also find the largest batch that fits")
+    parser.add_argument(
+        "--python", default=sys.executable, metavar="PROGRAM", help="an interpreter with jax and libtpu"
+    )
+    parser.add_argument("--no-cache", action="store_true", help="compile again")
+    add_format(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    request = _request(arguments)
+    for text in advice(request.mesh):
+        print(f"slicetower: {text}", file=sys.stderr)
+    try:
+        report = asyncio.run(
+            preflight(
+                request,
+                search=arguments.largest_batch,
+                python=arguments.python,
+                cache=None if arguments.no_cache else paths().state_dir / "preflight",
+                progress=lambda text: print(f"slicetower: {text}", file=sys.stderr, flush=True),
+            )
+        )
+    except PreflightError as error:
+        raise OperatorError(error.what, error.cure) from error
+    if arguments.format == "json":
+        print_json({"preflight": report.to_json()})
+    else:
+        _show(request, report)
+    if report.fits:
+        return ExitCode.OK
+    needed = f"{report.compilation.memory_bytes / 1e9:.1f} GB" if report.compilation.memory_bytes else "more"
+    hint = f" The largest batch is {report.largest_batch}." if report.largest_batch else ""
+    print(
+        f"slicetower: it does not fit: {needed} of temporaries are needed, a device has"
+        f" {report.capacity_bytes / 1e9:.1f} GB.{hint}",
+        file=sys.stderr,
+    )
+    return ExitCode.USAGE
+
+
+def _request(arguments: argparse.Namespace) -> PreflightRequest:
+    accelerator: Accelerator = accelerator_of(arguments.accelerator_type)
+    mesh = mesh_of(arguments)
+    problems = mesh_problems(
+        mesh.ici,
+        mesh.dcn,
+        accelerator.chips,
+        arguments.slices,
+        type_name=accelerator.name,
+        devices_per_chip=accelerator.generation.devices_per_chip,
+    )
+    problems = problems or size_problems(
+        mesh, arguments.embedding_dimension, arguments.batch_size, arguments.num_layers
+    )
+    if arguments.slices > 1 and not accelerator.generation.multislice:
+        problems.append(f"{accelerator.name} has no Multislice: it needs v4 or later.")
+    if problems:
+        raise OperatorError(" ".join(problems))
+    model = Model(arguments.embedding_dimension, arguments.num_layers, arguments.batch_size, arguments.dtype)
+    return PreflightRequest(accelerator, arguments.slices, mesh, model)
+
+
+def _show(request: PreflightRequest, report: PreflightReport) -> None:
+    compiled = report.compilation
+    facts = [
+        (
+            "compiled for",
+            f"{request.slices} x {request.accelerator.name} ({request.topology}), {request.mesh.words()}",
+        ),
+        ("with", ", ".join(f"{name} {value}" for name, value in report.versions.items())),
+        ("took", "nothing: answered from the cache" if report.cached else f"{compiled.compile_s:.0f} s"),
+        ("fits", "yes" if report.fits else "no"),
+        ("memory", f"{compiled.memory_bytes / 1e9:.2f} of {report.capacity_bytes / 1e9:.2f} GB a device"),
+    ]
+    if report.largest_batch is not None:
+        facts.append(("largest batch", f"{report.largest_batch} rows a device"))
+    if report.fits:
+        facts += [
+            ("bound by", report.bound),
+            (
+                "predicted",
+                f"{report.step_time_s:.4g} s a step at least, {report.tflops_per_device:.4g} TFLOP/s a device at most",
+            ),
+            (
+                "seconds",
+                f"compute {report.compute_s:.4g}, HBM {report.hbm_s:.4g}, ICI {report.ici_s:.4g}, DCN {report.dcn_s:.4g}",
+            ),
+            ("FLOP count", f"the compiler's is {report.compiler_ratio:.3f} x ours"),
+        ]
+    for name, value in facts:
+        print(f"{name:<15}{value}")
+    if compiled.sent:
+        print()
+        print_table(
+            ["NETWORK", "OPERATION", "WAYS", "TIMES A STEP", "MB A DEVICE"],
+            [[each.network, each.kind, each.ways, each.count, f"{each.bytes / 1e6:.3f}"] for each in compiled.sent],
+        )
+    for text in compiled.unread:
+        print(f"slicetower: not counted, its groups could not be read: {text}", file=sys.stderr)
