@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from backend.attribution import Verdict, of_run
 from backend.fanout import WorkerResult
 from backend.grouping import OUTPUT_LIMIT, WorkerOutput, group
 from backend.outcomes import Outcome
 from backend.run_live import Run
-from backend.run_model import RunRecord, StopReport
+from backend.run_model import StopReport
 from backend.sanitize import LineSplitter, plain, plain_text
 from backend.targets import fold
 from tui.cli.output import print_json, timestamp
@@ -48,13 +49,40 @@ def worker_json(result: WorkerResult, path: Path) -> dict[str, Any]:
     }
 
 
-def summary_json(run: Run | RunRecord, first: WorkerResult | None) -> dict[str, Any]:
+def summary_json(run: Run, first: WorkerResult | None) -> dict[str, Any]:
     return {
         "run": run.id,
         "summary": {str(outcome): count for outcome, count in sorted(run.summary.items())},
         "first_failure": None if first is None else failure_json(first),
         "state": run.state,
+        "verdict": verdict_json(of_run(run)),
     }
+
+
+def verdict_json(verdict: Verdict | None) -> dict[str, Any] | None:
+    """Who broke the run, and why; None when nothing did or nothing is known."""
+    if verdict is None:
+        return None
+    return {
+        "culprit": verdict.culprit,
+        "workers": list(verdict.workers),
+        "signature": verdict.finding.id if verdict.finding is not None else None,
+        "what": verdict.what,
+        "why": verdict.why,
+        "cure": verdict.cure,
+        "last_lines": list(verdict.last_lines),
+        "symptoms": [{"workers": list(each.workers), "what": each.what} for each in verdict.symptoms],
+    }
+
+
+def verdict_lines(verdict: Verdict) -> list[str]:
+    """For people: the culprit, its last words, the cure, and what followed from it."""
+    lines = [f"verdict   {verdict.text}"]
+    lines += [f"          | {line}" for line in verdict.last_lines]
+    if verdict.cure:
+        lines.append(f"cure      {verdict.cure}")
+    lines += [f"follows   {each.text}" for each in verdict.symptoms]
+    return lines
 
 
 def failure_json(result: WorkerResult) -> dict[str, Any]:
@@ -102,6 +130,11 @@ def print_ending(run: Run) -> None:
     if first is not None and len(run.results) > 1:
         why = f": {plain(first.error)}" if first.error else ""
         print(f"  first in time: {first.worker.address} {how(first)}{why}", file=sys.stderr)
+    verdict = of_run(run) if first is not None else None
+    if verdict is not None:
+        print(f"  verdict: {verdict.text}", file=sys.stderr)
+        if verdict.cure:
+            print(f"    {verdict.cure}", file=sys.stderr)
 
 
 def print_stop(report: StopReport) -> None:

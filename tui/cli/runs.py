@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from backend import bundles
+from backend.attribution import of_record
 from backend.context import Context
 from backend.fanout import first_failure
 from backend.model import Fleet
@@ -20,7 +21,7 @@ from backend.targets import WorkerRef, fold, select
 from backend.tower import Tower
 from tui.cli.output import add_format, duration, print_json, print_table, timestamp
 from tui.cli.run import follow
-from tui.cli.run_report import counts, failure_json, how, print_stop
+from tui.cli.run_report import counts, failure_json, how, print_stop, verdict_json, verdict_lines
 from tui.cli.session import context_of, open_tower, say
 
 RETRIED = frozenset({Outcome.FAILED, Outcome.SIGNALLED, Outcome.TIMED_OUT, Outcome.UNREACHABLE, Outcome.NOT_STARTED})
@@ -111,10 +112,11 @@ def _record_json(record: RunRecord) -> dict[str, object]:
 async def _show(arguments: argparse.Namespace, context: Context) -> int:
     async with open_tower(context) as tower:
         record = await _current(tower, arguments.run)
+        verdict = await asyncio.to_thread(of_record, record, tower.runs.logs)
     if arguments.format == "json":
         for result in record.results:
             print_json({**failure_json(result), "started_at": timestamp(result.started_at), "phase": result.phase})
-        print_json(_record_json(record))
+        print_json({**_record_json(record), "verdict": verdict_json(verdict)})
         return ExitCode.OK
     print(f"run       {record.id}  {record.state}  {counts(record.summary)}")
     print(f"started   {timestamp(record.started_at)}  took {_lasted(record)}")
@@ -124,6 +126,8 @@ async def _show(arguments: argparse.Namespace, context: Context) -> int:
     first = first_failure(record.results)
     if first is not None:
         print(f"first     {first.worker.address} {how(first)}  {plain(first.error)}".rstrip())
+    for line in verdict_lines(verdict) if verdict is not None else ():
+        print(line)
     rows = [
         [
             item.worker.address,
