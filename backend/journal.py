@@ -20,6 +20,10 @@ from backend import sqlite
 from backend.model import Event, EventKind, QueuedResource, QueuedResourceState, StateSince
 from backend.outcomes import OperatorError
 
+CLOCKS_AGREE_S = 60.0
+"""How far the service's clock may be from ours. A request that is older than our last look, by more than this, and yet was
+not in it, is not one that we saw come: another world answers at the same name."""
+
 CONTINUOUS_S = 90.0
 """A change between two observations that are no further apart counts as seen, at the later one.
 Longer than the slowest poll interval with its jitter and one failed poll."""
@@ -368,11 +372,17 @@ class Journal:
             if newer_exists:
                 since[item.key] = StateSince(_time(at), True)
                 continue
-            entered, bound = at, not continuous
+            older_than_last_look = (
+                not same_request
+                and created is not None
+                and last_seen is not None
+                and created < last_seen - CLOCKS_AGREE_S
+            )
+            entered, bound = at, not continuous or older_than_last_look
             if item.state == QueuedResourceState.CREATING and created is not None:
                 # The first state of all begins with the request itself.
                 entered, bound = min(created, at), False
-            elif not same_request and created is not None and continuous:
+            elif not same_request and created is not None and not bound:
                 # It appeared between two polls, so its state began after its creation and before now.
                 entered = max(min(created, at), last_seen or created)
             moved.add(item.name)

@@ -57,6 +57,15 @@ def test_what_was_not_seen_to_begin_is_a_lower_bound(journal: Journal) -> None:
     assert since["p", "z", "a"].is_lower_bound
 
 
+def test_an_older_request_under_a_known_name_was_not_seen_to_come(journal: Journal) -> None:
+    journal.observe(PLACE, [qr("a", "ACTIVE", created=at(-9000))], [], at(10_000))
+    since = journal.observe(
+        PLACE, [qr("a", "ACTIVE", created=at(-5000)), qr("b", "ACTIVE", at(-5000))], [], at(10_005)
+    )
+    assert since["p", "z", "a"].is_lower_bound
+    assert since["p", "z", "b"].is_lower_bound
+
+
 def test_a_request_seen_while_creating_began_with_its_creation(journal: Journal) -> None:
     since = journal.observe(PLACE, [qr("a", "CREATING")], [], at(3))
     assert (since["p", "z", "a"].at, since["p", "z", "a"].is_lower_bound) == (START, False)

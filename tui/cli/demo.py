@@ -40,6 +40,8 @@ def main(arguments: argparse.Namespace) -> int:
             directory = Path(stack.enter_context(made))
         else:
             directory = arguments.dir
+        # The simulated past stays with its world, out of the journal and the runs of the real one.
+        os.environ["XDG_STATE_HOME"] = str(directory.absolute() / "state")
         options = ["--scenario", arguments.scenario]
         for name in ("speed", "seed"):
             if getattr(arguments, name) is not None:
