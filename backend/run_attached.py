@@ -14,7 +14,7 @@ from backend.run_live import Run, now
 from backend.run_plan import bundle_folder
 from backend.ssh import scripts
 from backend.ssh.connections import ConnectionPool
-from backend.ssh.remote import Exit, Lost, ReadBudget, Remote, ask, new_nonce
+from backend.ssh.remote import Exit, Lost, ReadBudget, Remote, ask, new_nonce, window_for
 
 STOP_ANSWER_S = 15.0
 """For the answer of a stop script, beyond its own grace periods."""
@@ -89,6 +89,7 @@ class AttachedDriver:
             output=lambda data, stream: run.output(index, data, stream),
             on_control=heard,
             budget=self._budget,
+            window=window_for(len(run.workers)),
         )
         self._remotes[index] = remote
         try:

@@ -27,7 +27,7 @@ from backend.run_plan import bundle_folder
 from backend.sanitize import plain
 from backend.ssh import scripts
 from backend.ssh.connections import ConnectionPool
-from backend.ssh.remote import Lost, ReadBudget, Remote, ask, new_nonce
+from backend.ssh.remote import Lost, ReadBudget, Remote, ask, new_nonce, window_for
 from backend.targets import WorkerRef
 
 START_TIMEOUT_S = 60.0
@@ -283,7 +283,7 @@ class DetachedDriver:
         nonce = new_nonce()
         follower = _Follower(run, index, base, self._base_path(index))
         script = scripts.supervise(self._program.packed, self._program.digest, verb, nonce)
-        remote = Remote(worker, script, nonce, budget=self._budget)
+        remote = Remote(worker, script, nonce, budget=self._budget, window=window_for(len(run.workers)))
         follower.remote = remote
         remote.on_output = follower.take
         self._following[index] = remote

@@ -22,7 +22,15 @@ from backend.ssh.scripts import CONTROL, ENTRY
 from backend.targets import WorkerRef
 
 WINDOW_BYTES = 256 * 1024
-"""Receive window of a session: bounds what all workers together can make us hold."""
+WINDOW_LEAST_BYTES = 32 * 1024
+WINDOWS_TOTAL_BYTES = 8 * 1024 * 1024
+"""What all workers of a run may send before they are heard: more would be one long turn of the loop when they flood."""
+
+
+def window_for(workers: int) -> int:
+    """The receive window in bytes of one session among so many."""
+    return max(WINDOW_LEAST_BYTES, min(WINDOW_BYTES, WINDOWS_TOTAL_BYTES // max(1, workers)))
+
 
 NOISE_LIMIT = 64 * 1024
 """Where control lines are looked for: what a login shell's own files may print before."""
@@ -134,6 +142,7 @@ class Remote:
         output: Takes everything that is not a control line.
         on_control: Takes the words of each control line.
         budget: The shared read budget.
+        window: Receive window in bytes; bounds what is held here while reading is paused.
         keep_stdin: Leaves stdin open for `write`; otherwise the script sees its end.
     """
 
@@ -147,6 +156,7 @@ class Remote:
         on_control: Callable[[list[str]], None] | None = None,
         budget: ReadBudget | None = None,
         keep_stdin: bool = False,
+        window: int = WINDOW_BYTES,
         last_control: str = "go",
     ) -> None:
         self.worker = worker
@@ -160,6 +170,7 @@ class Remote:
         self._on_control = on_control
         self._budget = budget
         self._keep_stdin = keep_stdin
+        self._window = window
         self._last = last_control
         self._marker = CONTROL + nonce.encode() + b" "
         self._held = b""
@@ -189,7 +200,7 @@ class Remote:
             try:
                 async with asyncio.timeout(OPEN_TIMEOUT_S):
                     await lease.connection.create_session(
-                        lambda: self._session, ENTRY, encoding=None, window=WINDOW_BYTES
+                        lambda: self._session, ENTRY, encoding=None, window=self._window
                     )
             except asyncssh.ChannelOpenError as error:
                 if self._session.channel is None:
