@@ -41,6 +41,8 @@ async def kill_marked(pool: ConnectionPool, run: Run, index: int, session: int, 
     for words in control:
         if words and words[0] == "left":
             return tuple(int(word) for word in words[1:] if word.isdigit())
+        if words == ["blind"]:
+            raise Lost(run.workers[index], "it has no /proc, so nobody can look for its processes.")
     raise Lost(run.workers[index], f"it does not tell what is left (exit {ended.code}).", raw=repr(output[-200:]))
 
 

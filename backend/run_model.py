@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 
 from backend.bundles import Bundle
 from backend.fanout import WorkerResult
@@ -120,8 +118,3 @@ class RunRecord:
         for result in self.results:
             counts[result.outcome] = counts.get(result.outcome, 0) + 1
         return counts
-
-
-def runs_folder(runs_dir: Path, run_id: str) -> Path:
-    """Where the logs of a run lie."""
-    return runs_dir / os.path.basename(run_id)

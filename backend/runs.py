@@ -100,7 +100,7 @@ class RunManager:
             raise OperatorError(plan.refusals[0], " ".join(plan.refusals[1:]))
         values = _secret_values(plan.request, os.environ if environment is None else environment)
         require_files(len(plan.workers))
-        await self._pool.identity()
+        await self._pool.require_key()
         started_at = now()
         run_id = new_run_id(random_source.randbelow(1 << 20), now=started_at.timestamp())
         run = Run(
@@ -122,7 +122,7 @@ class RunManager:
                 bundle_source=bundle.source if bundle is not None else "",
             )
         )
-        self._tell(run, f"Run {run_id} started on {len(run.workers)} workers: {plain(plan.remote_text, limit=200)}")
+        self._tell(run, f"Run {run_id} started on {_where(run)}: {plain(plan.remote_text, limit=200)}")
         self._begin(run, values, resumed=False)
         return run
 
@@ -225,7 +225,20 @@ class RunManager:
         record = self.store.get(run_id)
         if record.id in self.active:
             return self.active[record.id]
-        return self.open(record) if record.state is RunState.ENDED else self._take_up(record)
+        if record.state is RunState.ENDED:
+            run = self.open(record)
+            run.stopper = self._remote_stopper(run)
+            return run
+        self._require_own(record)
+        return self._take_up(record)
+
+    def _require_own(self, record: RunRecord) -> None:
+        """Another context's workers would be reached by the wrong route, or not at all."""
+        if record.context != self._context:
+            raise OperatorError(
+                f"Run {record.id} belongs to the context {plain(record.context)}, and this is {plain(self._context)}.",
+                f"Say --context {plain(record.context)}.",
+            )
 
     async def catch_up(self, run: Run, *, timeout_s: float = CATCH_UP_S) -> bool:
         """Waits until a followed run's logs hold what its workers have now; False when some can't be reached in time."""
@@ -325,10 +338,10 @@ class RunManager:
         run = self.active.get(run_id)
         if run is None:
             record = self.store.get(run_id)
+            self._require_own(record)
             run = self.open(record)
             run.stopper = self._remote_stopper(run)
-            if record.state is not RunState.ENDED:
-                self._tell(run, f"Run {run.id}: stop asked for")
+        self._tell(run, f"Run {run.id}: stop asked for")
         return await run.stop(grace_s)
 
     def _remote_stopper(self, run: Run) -> DetachedDriver | _MarkStopper:
@@ -379,7 +392,6 @@ class RunManager:
             project=first.project if first else "",
             zone=first.zone if first else "",
             subject=run.id,
-            after=fold(worker.address for worker in run.workers),
             text=text,
         )
         self._journal.record([event])
@@ -389,6 +401,10 @@ def _last_words(run: Run, untouched: bool) -> str:
     if run.interrupted:
         return "Not started: the run was stopped." if untouched else "The run was stopped, and its end was not seen."
     return UNREACHED_TEXT if untouched else ORPHAN_TEXT
+
+
+def _where(run: Run) -> str:
+    return plain(fold(worker.address for worker in run.workers), limit=200)
 
 
 class _MarkStopper:

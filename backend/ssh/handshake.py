@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import asyncssh
@@ -98,7 +99,7 @@ class Dialler:
         self._context = context
         self._ask = ask_passphrase
         self._timeout_s = timeout_s
-        self._identity: asyncio.Task[Identity] | None = None
+        self._identities: dict[Path | None, asyncio.Task[Identity]] = {}
         self._hops: dict[Hop, asyncio.Task[asyncssh.SSHClientConnection]] = {}
 
     async def connect(
@@ -148,13 +149,10 @@ class Dialler:
             raise _of_os_error(worker, where, error) from error
 
     async def _options(self, route: Route) -> dict[str, Any]:
-        identity = await self.identity()
-        keys: list[Any] = list(identity.keys)
-        if route.key is not None:
-            keys = [*(await load_identity(route.key, self._ask)).keys, *keys]
+        identity = await self.identity(route.key)
         options: dict[str, Any] = {
             "username": route.user,
-            "client_keys": keys,
+            "client_keys": list(identity.keys),
             "config": None,
             "agent_path": None,
             "gss_host": None,
@@ -169,15 +167,20 @@ class Dialler:
             options["proxy_command"] = list(route.proxy_command)
         return options
 
-    async def identity(self) -> Identity:
-        """The operator's keys, loaded once; a passphrase is asked for once.
+    async def identity(self, key: Path | None = None) -> Identity:
+        """Keys, loaded once; a passphrase is asked for once.
+
+        Args:
+            key: A file that the operator's OpenSSH configuration names; None for the context's key.
 
         Raises:
             OperatorError: There is no usable key.
         """
-        if self._identity is None or (self._identity.done() and _failed(self._identity)):
-            self._identity = asyncio.ensure_future(load_identity(self._context.ssh.key, self._ask))
-        return await asyncio.shield(self._identity)
+        path = key or self._context.ssh.key
+        task = self._identities.get(path)
+        if task is None or (task.done() and _failed(task)):
+            task = self._identities[path] = asyncio.ensure_future(load_identity(path, self._ask))
+        return await asyncio.shield(task)
 
     async def _hop(self, worker: WorkerRef, hop: Hop) -> asyncssh.SSHClientConnection:
         """The one connection to a jump host that all tunnels share.
@@ -205,9 +208,9 @@ class Dialler:
             raise Unreachable(worker, Reason.PERMISSION, text, raw=str(error)) from error
 
     def refused_login(self, worker: WorkerRef, route: Route, error: Exception) -> Unreachable:
-        origin = "the operator's key"
-        if self._identity is not None and self._identity.done() and not _failed(self._identity):
-            origin = f"the key of {self._identity.result().origin}"
+        task = self._identities.get(route.key or self._context.ssh.key)
+        known = task is not None and task.done() and not _failed(task)
+        origin = f"the key of {task.result().origin}" if task is not None and known else "the operator's key"
         return Unreachable(
             worker,
             Reason.PERMISSION,
@@ -224,11 +227,13 @@ class Dialler:
             task.cancel()
         await asyncio.gather(*hops, return_exceptions=True)
         await close_all([task.result() for task in hops if not _failed(task)])
-        if self._identity is not None:
-            self._identity.cancel()
-            await asyncio.gather(self._identity, return_exceptions=True)
-            if not _failed(self._identity):
-                self._identity.result().close()
+        identities = list(self._identities.values())
+        for loading in identities:
+            loading.cancel()
+        await asyncio.gather(*identities, return_exceptions=True)
+        for loaded in identities:
+            if not _failed(loaded):
+                loaded.result().close()
 
 
 def _failed(task: asyncio.Task[Any]) -> bool:

@@ -97,7 +97,9 @@ def run(argv: Sequence[str], *, shell: bool, environment: Mapping[str, str], non
 
 
 def stop(mark: str, session: int, *, grace_s: float, nonce: str) -> bytes:
-    """TERM, then KILL, to a session and to every process that carries `mark`; tells `left PID...` at the end.
+    """TERM, then KILL, to a session and to every process that carries `mark`.
+
+    Tells `left PID...` at the end, or `blind` where there is no /proc to look into.
 
     Args:
         mark: Value of MARK.
@@ -105,7 +107,8 @@ def stop(mark: str, session: int, *, grace_s: float, nonce: str) -> bytes:
         grace_s: Between TERM and KILL.
         nonce: For the control line.
     """
-    script = (
+    blind = f"if [ ! -r /proc/self/stat ];then {control(nonce, 'blind')};exit 0;fi;"
+    script = blind + (
         f"_st_l(){{ for _st_f in /proc/[0-9]*/stat;do {{ IFS= read -r _st_t <$_st_f;}} 2>/dev/null||continue;"
         "_st_p=${_st_f#/proc/};_st_p=${_st_p%/stat};set -- ${_st_t##*) };"
         f'if [ "$1" != Z ]&&[ "$4" = {session} ]&&[ {session} != 0 ];then echo $_st_p;fi;done;'

@@ -101,17 +101,22 @@ async def test_words_and_variables_reach_a_supervised_command_literally(tmp_path
             assert output(run, number).split(b"\0")[:-1] == [word.encode() for word in expected]
 
 
-async def test_no_byte_is_lost_or_repeated_when_connections_are_cut_again_and_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("cuts", "lines"), [(20, 60_000), pytest.param(300, 900_000, marks=[pytest.mark.heavy, pytest.mark.timeout(900)])]
+)
+async def test_no_byte_is_lost_or_repeated_when_connections_are_cut_again_and_again(
+    tmp_path: Path, cuts: int, lines: int
+) -> None:
     chance = random.Random(7)
     async with world(tmp_path) as sim, world_desk(sim) as desk:
-        run = await desk.launch("python3", "-c", WRITER, "60000", detach=True)
+        run = await desk.launch("python3", "-c", WRITER, str(lines), detach=True)
         await run.until_started()
-        for _ in range(20):
+        for _ in range(cuts):
             await run.until(lambda each: any(item.phase is Phase.RUNNING for item in each.results))
             followed = [place for place, item in enumerate(run.results) if item.phase is Phase.RUNNING]
             assert followed, "the writers must outlast the cuts"
             await sim.host.cut(sim.addresses[chance.choice(followed)])
-        await asyncio.wait_for(run.wait(), 90)
+        await asyncio.wait_for(run.wait(), 300)
         assert run.summary == {Outcome.OK: 4}, [item.error for item in run.results]
         assert_equal_bytes(sim, run)
 
@@ -294,12 +299,18 @@ async def launch_detached(sim: World, *argv: str) -> Run:
     return run
 
 
-async def test_a_console_killed_at_any_moment_neither_loses_nor_repeats_a_byte(tmp_path: Path) -> None:
-    chance = random.Random(11)
+@pytest.mark.parametrize(
+    ("seed", "most", "lines"),
+    [(11, 6, 60_000), pytest.param(12, 20, 400_000, marks=[pytest.mark.heavy, pytest.mark.timeout(900)])],
+)
+async def test_a_console_killed_at_any_moment_neither_loses_nor_repeats_a_byte(
+    tmp_path: Path, seed: int, most: int, lines: int
+) -> None:
+    chance = random.Random(seed)
     async with world(tmp_path) as sim:
-        run = await launch_detached(sim, "python3", "-c", WRITER, "60000")
+        run = await launch_detached(sim, "python3", "-c", WRITER, str(lines))
         kills = 0
-        for _ in range(6):
+        for _ in range(most):
             async with following(sim, "desk") as process:
                 if await line_of(process) == b"following 0\n":
                     break
@@ -308,7 +319,7 @@ async def test_a_console_killed_at_any_moment_neither_loses_nor_repeats_a_byte(t
                 await asyncio.sleep(chance.uniform(0, 0.2))
                 process.send_signal(signal.SIGKILL)
                 kills += await process.wait() == -signal.SIGKILL
-        assert kills >= 3, "it must have been killed while it followed"
+        assert kills >= most // 2, "it must have been killed while it followed"
         async with following(sim, "desk") as process:
             assert await line_of(process) == b"following 1\n"
             assert await line_of(process) == b"ended\n"

@@ -62,7 +62,7 @@ async def _copy(
             _tell_plan(workers, sources, destination, uploads=uploads)
             return ExitCode.OK
         require_files(len(workers))
-        await tower.pool.identity()
+        await tower.pool.require_key()
 
         def told(done: Transfer) -> None:
             _tell(done, arguments.format)
