@@ -39,18 +39,25 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WRITER = """
-import os, sys, time, random
+import os, random, time
 random.seed(os.environ["SLICETOWER_RUN"])
 out = os.fdopen(1, "wb", 0)
-for number in range(int(sys.argv[1])):
+number = 0
+while number % 50 or not os.path.exists(os.path.expanduser("~/enough")):
     line = b"%d \\xc3\\xa9 %s\\n" % (number, b"x" * random.randrange(120))
     cut = random.randrange(len(line))
     out.write(line[:cut])
     out.write(line[cut:])
+    number += 1
     if number % 50 == 0:
-        time.sleep(0.005)
+        time.sleep(0.01)
 """
-"""Torn writes of lines with two-byte characters."""
+"""Torn writes of lines with two-byte characters, until the test has had enough."""
+
+
+def enough(sim: World) -> None:
+    for address in sim.addresses:
+        (sim.host.home(address) / "enough").touch()
 
 
 def remote_output(sim: World, run: Run, index: int) -> bytes:
@@ -101,21 +108,20 @@ async def test_words_and_variables_reach_a_supervised_command_literally(tmp_path
             assert output(run, number).split(b"\0")[:-1] == [word.encode() for word in expected]
 
 
-@pytest.mark.parametrize(
-    ("cuts", "lines"), [(20, 60_000), pytest.param(300, 900_000, marks=[pytest.mark.heavy, pytest.mark.timeout(900)])]
-)
+@pytest.mark.parametrize("cuts", [20, pytest.param(300, marks=[pytest.mark.heavy, pytest.mark.timeout(900)])])
 async def test_no_byte_is_lost_or_repeated_when_connections_are_cut_again_and_again(
-    tmp_path: Path, cuts: int, lines: int
+    tmp_path: Path, cuts: int
 ) -> None:
     chance = random.Random(7)
     async with world(tmp_path) as sim, world_desk(sim) as desk:
-        run = await desk.launch("python3", "-c", WRITER, str(lines), detach=True)
+        run = await desk.launch("python3", "-c", WRITER, detach=True)
         await run.until_started()
         for _ in range(cuts):
-            await run.until(lambda each: any(item.phase is Phase.RUNNING for item in each.results))
-            followed = [place for place, item in enumerate(run.results) if item.phase is Phase.RUNNING]
-            assert followed, "the writers must outlast the cuts"
-            await sim.host.cut(sim.addresses[chance.choice(followed)])
+            place = chance.randrange(4)
+            before = run.results[place].output_bytes
+            await until(lambda place=place, before=before: run.results[place].output_bytes > before, "new output")  # type: ignore[misc]
+            await sim.host.cut(sim.addresses[place])
+        enough(sim)
         await asyncio.wait_for(run.wait(), 300)
         assert run.summary == {Outcome.OK: 4}, [item.error for item in run.results]
         assert_equal_bytes(sim, run)
@@ -286,7 +292,7 @@ async def following(sim: World, desk_name: str) -> AsyncIterator[asyncio.subproc
 
 async def line_of(process: asyncio.subprocess.Process) -> bytes:
     assert process.stdout is not None
-    return await asyncio.wait_for(process.stdout.readline(), 30)
+    return await asyncio.wait_for(process.stdout.readline(), 60)
 
 
 async def launch_detached(sim: World, *argv: str) -> Run:
@@ -299,27 +305,20 @@ async def launch_detached(sim: World, *argv: str) -> Run:
     return run
 
 
-@pytest.mark.parametrize(
-    ("seed", "most", "lines"),
-    [(11, 6, 60_000), pytest.param(12, 20, 400_000, marks=[pytest.mark.heavy, pytest.mark.timeout(900)])],
-)
-async def test_a_console_killed_at_any_moment_neither_loses_nor_repeats_a_byte(
-    tmp_path: Path, seed: int, most: int, lines: int
-) -> None:
-    chance = random.Random(seed)
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=[pytest.mark.heavy, pytest.mark.timeout(900)])])
+async def test_a_console_killed_at_any_moment_neither_loses_nor_repeats_a_byte(tmp_path: Path, kills: int) -> None:
+    chance = random.Random(11)
     async with world(tmp_path) as sim:
-        run = await launch_detached(sim, "python3", "-c", WRITER, str(lines))
-        kills = 0
-        for _ in range(most):
+        run = await launch_detached(sim, "python3", "-c", WRITER)
+        for _ in range(kills):
             async with following(sim, "desk") as process:
-                if await line_of(process) == b"following 0\n":
-                    break
+                assert await line_of(process) == b"following 1\n"
                 before = output(run)
                 await until(lambda before=before: output(run) != before, "new output")  # type: ignore[misc]
                 await asyncio.sleep(chance.uniform(0, 0.2))
                 process.send_signal(signal.SIGKILL)
-                kills += await process.wait() == -signal.SIGKILL
-        assert kills >= most // 2, "it must have been killed while it followed"
+                assert await process.wait() == -signal.SIGKILL
+        enough(sim)
         async with following(sim, "desk") as process:
             assert await line_of(process) == b"following 1\n"
             assert await line_of(process) == b"ended\n"
