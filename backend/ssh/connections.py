@@ -33,7 +33,7 @@ from backend.ssh.handshake import (
     refused_host_key,
 )
 from backend.ssh.hostkeys import HostKeys, HostKeySource, KeyJournal, Trust, fingerprint, node_of
-from backend.ssh.keys import AskPassphrase
+from backend.ssh.keys import AskPassphrase, Identity
 from backend.ssh.routes import connect_limit, route_to
 from backend.targets import WorkerRef
 
@@ -293,6 +293,14 @@ class ConnectionPool:
             return 0.0, 0.0
         since = max(0.0, time.time() - ready)
         return BOOT_GRACE_S - since, since
+
+    async def identity(self) -> Identity:
+        """The operator's keys, loaded once; a passphrase is asked for once.
+
+        Raises:
+            OperatorError: There is no usable key.
+        """
+        return await self._dialler.identity()
 
     async def require_key(self) -> None:
         """Loads the operator's key before it is needed by hundreds at once.
