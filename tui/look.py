@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from rich.style import Style
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME, TerminalTheme
 from textual.app import App
 from textual.color import Color, ColorParseError
 
@@ -85,7 +86,7 @@ TOKENS: dict[str, str] = {
 
 _BOLD = frozenset(
     {"state-failed", "outcome-failed", "node-unhealthy", "title", "key", "mark", "log-error", "badge-read-only"}
-    | {"badge-read-write", "match-current", "cursor"}
+    | {"badge-read-write", "match-current"}
 )
 
 _STATES = {
@@ -109,6 +110,25 @@ _STATES = {
     "PREEMPTED": "node-preempted",
     "TERMINATED": "node-preempted",
 }
+
+
+LEGIBLE = 2.0
+"""Contrast below which remote text loses its colours: dim greys are meant, white on white is not."""
+
+
+def contrast(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+    """WCAG 2.1 contrast ratio of two colours, 1 to 21."""
+
+    def luminance(color: tuple[int, int, int]) -> float:
+        def linear(part: int) -> float:
+            value = part / 255
+            return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+
+        red, green, blue = (linear(part) for part in color)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
 
 
 def state_token(state: str) -> str:
@@ -148,10 +168,21 @@ class Look:
     Args:
         variables: Variable name -> CSS colour, as `App.theme_variables` has it.
         glyphs: The set to draw with.
+        no_color: NO_COLOR is set: remote colours are not even tried.
+        ansi_colors: What the sixteen colours of remote text become where they are not the terminal's own.
     """
 
-    def __init__(self, variables: Mapping[str, str] | None = None, glyphs: GlyphSet = UNICODE) -> None:
+    def __init__(
+        self,
+        variables: Mapping[str, str] | None = None,
+        glyphs: GlyphSet = UNICODE,
+        *,
+        no_color: bool = False,
+        ansi_colors: TerminalTheme = DEFAULT_TERMINAL_THEME,
+    ) -> None:
         self.glyphs = glyphs
+        self.no_color = no_color
+        self.ansi_colors = ansi_colors
         self._given = variables if variables is not None else {}
         self._variables = dict(self._given)
         self._styles: dict[str, Style] = {}
@@ -166,6 +197,27 @@ class Look:
     def has_variables(self, variables: Mapping[str, str]) -> bool:
         """Whether this look was made of these variables; cheap for the same mapping object."""
         return variables is self._given or variables == self._variables
+
+    def legible(self, style: Style, base: Style) -> Style:
+        """A colour of remote text, or none where it could not be read on the background of `base`.
+
+        A log that is written for dark terminals has white words; on a light theme they are drawn as ordinary ones.
+        """
+        if style.color is None and style.bgcolor is None:
+            return style
+        if self.no_color:
+            return style.without_color
+        ground = style.bgcolor or base.bgcolor
+        color = style.color or base.color
+        if ground is None or color is None or ground.is_default or color.is_default:
+            return style
+        if base.bgcolor is None or base.bgcolor.is_default:
+            return style
+        one = color.get_truecolor(self.ansi_colors)
+        other = ground.get_truecolor(self.ansi_colors)
+        if contrast(one, other) >= LEGIBLE:
+            return style
+        return style.without_color
 
     def glyph(self, token: str) -> str:
         """The glyph of a token in the look's set."""
@@ -249,5 +301,7 @@ def look_of(node: App[Any] | Widget) -> Look:
     glyphs: GlyphSet = getattr(app, "glyphs", UNICODE)
     look = _LOOKS.get(app)
     if look is None or look.glyphs is not glyphs or not look.has_variables(app.theme_variables):
-        look = _LOOKS[app] = Look(app.theme_variables, glyphs)
+        look = _LOOKS[app] = Look(
+            app.theme_variables, glyphs, no_color=bool(app.no_color), ansi_colors=app.ansi_theme
+        )
     return look

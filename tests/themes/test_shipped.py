@@ -6,27 +6,13 @@ import pytest
 from textual.color import Color
 from textual.theme import Theme
 
-from tui.look import TOKENS, Look
+from tui.look import TOKENS, Look, contrast
 from tui.themes import shipped_themes
 
 SHIPPED, FAILED = shipped_themes()
 TRUECOLOR = [theme for theme in SHIPPED.values() if not theme.ansi]
 FURNITURE = {"rule", "plot-band", "plot-warmup"}
 """Drawn, not read: 2:1 is enough to see it."""
-
-
-def contrast(one: Color, other: Color) -> float:
-    """WCAG 2.1 contrast ratio, 1 to 21."""
-
-    def luminance(color: Color) -> float:
-        def linear(value: float) -> float:
-            return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
-
-        red, green, blue = (linear(value) for value in color.normalized)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
 
 
 def test_all_promised_themes_are_shipped_and_valid() -> None:
@@ -48,7 +34,7 @@ def test_text_is_legible_on_every_background_it_meets(theme: Theme) -> None:
             continue
         if token.endswith(("-background", "-foreground")):
             continue
-        ratio = contrast(Color.parse(value), background)
+        ratio = contrast(Color.parse(value).rgb, background.rgb)
         assert ratio >= (2.0 if token in FURNITURE else least), f"{token} {value} has {ratio:.1f}:1"
 
 
@@ -57,8 +43,8 @@ def test_text_is_legible_on_every_background_it_meets(theme: Theme) -> None:
 def test_highlights_are_legible_and_differ_from_the_background(theme: Theme, pair: str) -> None:
     foreground = Color.parse(theme.variables[f"{pair}-foreground"])
     background = Color.parse(theme.variables[f"{pair}-background"])
-    assert contrast(foreground, background) >= 4.5
-    assert contrast(background, Color.parse(theme.background or "")) >= 1.2
+    assert contrast(foreground.rgb, background.rgb) >= 4.5
+    assert contrast(background.rgb, Color.parse(theme.background or "").rgb) >= 1.2
 
 
 @pytest.mark.parametrize("theme", SHIPPED.values(), ids=lambda theme: str(theme.name))

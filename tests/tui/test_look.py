@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rich.cells import cell_len
+from rich.style import Style
 
 from backend.model import NodeState, QueuedResourceState
 from backend.outcomes import Outcome
@@ -106,3 +107,31 @@ def test_durations_read_as_an_operator_writes_them(seconds: float, text: str) ->
 
 def test_a_lower_bound_says_so() -> None:
     assert format_duration(1860, is_lower_bound=True) == ">= 31m"
+
+
+WHITE, BLACK = Style.parse("#000000 on #ffffff"), Style.parse("#ffffff on #000000")
+
+
+@pytest.mark.parametrize(
+    ("style", "base", "kept"),
+    [
+        ("white", WHITE, False),
+        ("bright_white bold", WHITE, False),
+        ("red", WHITE, True),
+        ("black", BLACK, False),
+        ("white", BLACK, True),
+        ("black on yellow", BLACK, True),
+        ("bright_yellow on white", BLACK, False),
+        ("white", Style.parse("default on default"), True),
+        ("bold", WHITE, True),
+    ],
+)
+def test_remote_colours_that_cannot_be_read_are_not_drawn(style: str, base: Style, kept: bool) -> None:
+    given = Style.parse(style)
+    drawn = Look().legible(given, base)
+    assert (drawn == given) is kept
+    assert drawn.bold == given.bold
+
+
+def test_without_colour_remote_text_has_none() -> None:
+    assert Look(no_color=True).legible(Style.parse("red on blue bold"), BLACK) == Style.parse("bold")

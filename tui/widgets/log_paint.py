@@ -64,6 +64,7 @@ class LinePainter:
         self.pattern = pattern
         self.source_width = 0
         self._workers: dict[str, Style] = {}
+        self._remote: dict[tuple[Style, Style], Style] = {}
         self._muted = base + look.style("muted")
         self._match = look.style("match")
         self._levels = {
@@ -139,8 +140,16 @@ class LinePainter:
     def text(self, line: LogLineLike) -> list[Segment]:
         """The whole text in its colours, with what is searched for highlighted."""
         base = self._levels.get(line.level, self.base)
-        segments = [Segment(text, base + style if style else base) for text, style in pieces(line.text)]
+        segments = [Segment(text, self._styled(base, style)) for text, style in pieces(line.text)]
         return segments if self.pattern is None else self._highlight(segments)
+
+    def _styled(self, base: Style, style: Style) -> Style:
+        if not style:
+            return base
+        known = self._remote.get((base, style))
+        if known is None:
+            known = self._remote[base, style] = base + self.look.legible(style, self.base)
+        return known
 
     def body(self, line: LogLineLike) -> list[Strip]:
         """The text: one strip of its full length, or rows of the text's width."""

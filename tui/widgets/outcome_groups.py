@@ -86,7 +86,9 @@ def group_lines(
     if unfolded:
         lead = Segment(f"   {look.glyph('bar')} ", muted)
         for line in group.lines[:LINES_SHOWN]:
-            body = [Segment(text, base + style if style else base) for text, style in pieces(line)]
+            body = [
+                Segment(text, base + look.legible(style, base) if style else base) for text, style in pieces(line)
+            ]
             strips.append(Strip([lead, *body]))
         if len(group.lines) > LINES_SHOWN:
             more = f"{len(group.lines) - LINES_SHOWN:,} more lines: the log has them"

@@ -16,6 +16,8 @@ _BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _BLOCKS = " ▀▄█"
 
 
+GREATEST = 1e300
+"""A figure beyond this is no measurement; nan and infinity are none either."""
 SMALLEST_STEP = 1e-300
 """Below this, floats no longer divide."""
 
@@ -48,7 +50,7 @@ class Bucket:
 def finite_points(steps: Sequence[int], values: Sequence[float]) -> tuple[list[int], list[float]]:
     """The points whose value is a number, in the order of their steps."""
     count = min(len(steps), len(values))
-    keep = [math.isfinite(value) for value in values[:count]]
+    keep = [abs(value) < GREATEST for value in values[:count]]
     xs, ys = list(compress(steps, keep)), list(compress(values, keep))
     if any(after < before for before, after in pairwise(xs)):
         pairs = sorted(zip(xs, ys, strict=True), key=lambda pair: pair[0])

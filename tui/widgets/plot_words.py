@@ -55,7 +55,7 @@ def plot_words(series: SeriesLike) -> list[tuple[str, str]]:
     lows = finite_points(series.steps[series.warmup :], series.low[series.warmup :])[1]
     highs = finite_points(series.steps[series.warmup :], series.high[series.warmup :])[1]
     if lows and highs:
-        phrases.append((f"workers between {number_text(min(lows))} and {number_text(max(highs))}", "plot-band"))
+        phrases.append((f"workers between {number_text(min(lows))} and {number_text(max(highs))}", ""))
     if series.peak:
         share = middle / series.peak * 100
         if share > 100:
@@ -66,7 +66,7 @@ def plot_words(series: SeriesLike) -> list[tuple[str, str]]:
                 )
             )
         else:
-            phrases.append((f"{share:.1f} % of the peak {number_text(series.peak)}", "plot-peak"))
+            phrases.append((f"{share:.1f} % of the peak {number_text(series.peak)}", ""))
     if series.prediction:
         off = (middle / series.prediction - 1) * 100
         where = "on" if abs(off) < 0.05 else f"{abs(off):.1f} % {'above' if off > 0 else 'below'}"

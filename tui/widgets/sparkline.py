@@ -20,7 +20,8 @@ def sparkline(values: Sequence[float], width: int, glyphs: GlyphSet = UNICODE) -
     cells: list[float] = []
     for column in range(min(width, count)):
         share = values[column * count // min(width, count) : (column + 1) * count // min(width, count)]
-        cells.append(max((value for value in share if math.isfinite(value)), default=math.nan))
+        # Halved, so that even the span of the largest floats is one.
+        cells.append(max((value / 2 for value in share if math.isfinite(value)), default=math.nan))
     finite = [value for value in cells if math.isfinite(value)]
     if not finite:
         return " " * len(cells)

@@ -119,7 +119,6 @@ def test_decimation_keeps_every_least_and_greatest(values: list[float], columns:
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.floats(allow_nan=True)), max_size=60), st.sampled_from([30, 80]))
 def test_whatever_comes_there_are_lines_of_that_size(points: list[tuple[int, float]], width: int) -> None:
-    points = [(step, value if abs(value) < 1e12 or math.isnan(value) else math.inf) for step, value in points]
     series = PlotSeries("x", "u", [step for step, _ in points], [value for _, value in points], warmup=2)
     strips = plot_lines([series], width, 16, PLAIN)
     assert [strip.cell_length for strip in strips] == [width] * 16
@@ -144,7 +143,7 @@ def test_points_out_of_order_are_put_in_order() -> None:
     assert finite_points([3, 1, 2], [30.0, 10.0, math.inf]) == ([1, 3], [10.0, 30.0])
 
 
-@pytest.mark.parametrize("value", [0.0, 5e-324, 1e-310, -1e-310, 1e300, -7.0])
+@pytest.mark.parametrize("value", [0.0, 5e-324, 1e-310, -1e-310, 1e299, -7.0])
 def test_a_flat_curve_at_the_edge_of_floats_is_drawn(value: float) -> None:
     strips = plot_lines([PlotSeries("x", "u", [1, 2, 3], [value] * 3)], 60, 16, PLAIN)
     assert any(set(strip.text) & set("⠤⣀⠒⠉⠁⢀⡀⠂⠄⠐⠠⠈") for strip in strips)
