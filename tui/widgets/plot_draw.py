@@ -172,7 +172,7 @@ class _Plot:
 
     def height_of(self, value: float) -> int:
         share = (value - self.low) / (self.high - self.low)
-        return max(0, min(self.canvas.height - 1, round(share * (self.canvas.height - 1))))
+        return round(max(0.0, min(1.0, share)) * (self.canvas.height - 1))
 
     def buckets(self, item: SeriesLike, values: Sequence[float], columns: int) -> list[Bucket]:
         return decimate(*finite_points(item.steps, values), self.first, self.last, columns)

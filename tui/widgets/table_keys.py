@@ -53,6 +53,10 @@ class TableKeys(ScrollView):
         """Opens the row under the cursor."""
         raise NotImplementedError
 
+    def sort_by(self, column_id: str, *, reverse: bool = False) -> None:
+        """Sorts by a column."""
+        raise NotImplementedError
+
     def reverse(self) -> None:
         """Turns the order round."""
         raise NotImplementedError
