@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Container
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
@@ -275,6 +276,18 @@ class TableScreen(ConsoleScreen):
 
 class FormScreen(ConsoleScreen):
     """A screen of form lines: letters are typed, up and down go through the fields, escape leaves it."""
+
+    BINDINGS: ClassVar = [
+        # With priority the focus moves before the next key is dispatched: what is typed ahead lands in its own field.
+        Binding("tab", "next_field", show=False, priority=True, id="form.tab"),
+        Binding("shift+tab", "previous_field", show=False, priority=True, id="form.shift-tab"),
+    ]
+
+    def action_next_field(self) -> None:
+        self.focus_next()
+
+    def action_previous_field(self) -> None:
+        self.focus_previous()
 
     def line(self, name: str) -> FormLine:
         """The line of one field."""
