@@ -16,7 +16,7 @@ from jobs.accelerators import Accelerator, UnknownAccelerator, parse
 from jobs.meshes import advice, legal_meshes, size_problems
 from jobs.programs.shardings import DTYPES
 from jobs.roofline import ASSUMPTIONS, Model, predict
-from tui.cli import bench_shardings
+from tui.cli import bench_shardings, bench_sweep
 from tui.cli.output import add_format, print_json, print_table, timestamp
 
 
@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     bench_shardings.add_arguments(
         actions.add_parser("shardings", help="run the sharding benchmark on a queued resource")
     )
+    bench_sweep.add_arguments(actions.add_parser("sweep", help="many of them, the most promising mesh first"))
     listing = actions.add_parser("list", help="benchmarks that were run, newest first")
     listing.add_argument("queued_resource", nargs="?", metavar="QR")
     listing.add_argument("--limit", type=int, default=50)
@@ -54,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     if arguments.action == "shardings":
         return bench_shardings.main(arguments)
+    if arguments.action == "sweep":
+        return bench_sweep.main(arguments)
     if arguments.action == "plan":
         return _plan(arguments)
     journal = Journal.open(paths().journal)
