@@ -161,7 +161,7 @@ class DetachedDriver:
                 run.finish(index, Outcome.NOT_STARTED, "Not started: the run was stopped.")
                 return None
             if request is None or run.interrupted:
-                verb, request = ["status", run.mark(index)], b""
+                verb, request = ["status", self._name(index)], b""
             try:
                 status = await self._ask(index, verb, request, START_TIMEOUT_S)
             except Lost as error:
@@ -186,12 +186,12 @@ class DetachedDriver:
             run.finish(index, Outcome.NOT_STARTED, reason)
             return False
         if "state" not in status:
-            result.exit_code = _whole(status.get("code"))
+            result.exit_code = whole(status.get("code"))
             run.finish(index, Outcome.FAILED, f"It could not be started: {_text(status.get('error'))}")
             return False
-        result.started_at = _moment(status.get("started_at")) or now()
-        result.process_group = _whole(status.get("pgid")) or 0
-        inode = _whole(status.get("inode"))
+        result.started_at = moment(status.get("started_at")) or now()
+        result.process_group = whole(status.get("pgid")) or 0
+        inode = whole(status.get("inode"))
         if inode is not None and read_base(self._base_path(index)) is None:
             write_base(self._base_path(index), Base(inode, 0, run.log(index).size))
         run.phase(index, Phase.RUNNING)
@@ -209,7 +209,7 @@ class DetachedDriver:
             size = run.log(index).size
             try:
                 finished = await self._follow(index)
-                status = await self._ask(index, ["status", run.mark(index)], b"", STATUS_TIMEOUT_S)
+                status = await self._ask(index, ["status", self._name(index)], b"", STATUS_TIMEOUT_S)
                 over = finished or status.get("state") in ("lost", "absent")
                 if over and self._ended(index, status):
                     return
@@ -235,7 +235,7 @@ class DetachedDriver:
             return None
         folder = bundle_folder(run.request)
         request: dict[str, Any] = {
-            "run": run.mark(index),
+            "run": self._name(index),
             "environment": run.environment(index, self._secrets or {}),
             "cwd": folder.removeprefix("$HOME/") or None,
             "timeout_s": run.request.timeout_s,
@@ -277,11 +277,11 @@ class DetachedDriver:
         run = self._run
         worker = run.workers[index]
         base = read_base(self._base_path(index))
-        verb = ["follow", run.mark(index)]
+        verb = ["follow", self._name(index)]
         if base is not None:
             verb += ["--inode", str(base.inode), "--offset", str(base.offset(run.log(index).size))]
         nonce = new_nonce()
-        follower = _Follower(run, index, base, self._base_path(index))
+        follower = self._follower(index, base)
         script = scripts.supervise(self._program.packed, self._program.digest, verb, nonce)
         remote = Remote(worker, script, nonce, budget=self._budget, window=window_for(len(run.workers)))
         follower.remote = remote
@@ -302,12 +302,12 @@ class DetachedDriver:
         """Takes the end from a status; False when it is not the end."""
         run = self._run
         result = run.results[index]
-        state, at = status.get("state"), _moment(status.get("ended_at"))
-        result.exit_code, result.signal = _whole(status.get("exit_code")), _text(status.get("signal")) or None
+        state, at = status.get("state"), moment(status.get("ended_at"))
+        result.exit_code, result.signal = whole(status.get("exit_code")), _text(status.get("signal")) or None
         survivors = status.get("survivors") or ()
         error = _text(status.get("error"))
         if survivors:
-            error += f" These processes survive: {', '.join(str(_whole(pid)) for pid in survivors)}."
+            error += f" These processes survive: {', '.join(str(whole(pid)) for pid in survivors)}."
         if state == "lost":
             run.finish(index, Outcome.UNKNOWN, f"The run was lost: {_text(status.get('reason'))}.", at=at)
         elif state == "absent":
@@ -326,18 +326,25 @@ class DetachedDriver:
 
     async def stop(self, index: int, grace_s: float) -> tuple[int, ...]:
         """Ends the run on one worker through its supervisor, which looks for everything that it started."""
-        verb = ["stop", self._run.mark(index), "--grace", f"{grace_s:g}"]
+        verb = ["stop", self._name(index), "--grace", f"{grace_s:g}"]
         status = await self._ask(index, verb, b"", grace_s + STOP_ANSWER_S)
         if "survivors" in status:
-            return tuple(pid for pid in map(_whole, status["survivors"]) if pid is not None)
+            return tuple(pid for pid in map(whole, status["survivors"]) if pid is not None)
         if status.get("error") == "no such run":
             return ()
         raise Lost(
             self._run.workers[index], f"the supervisor does not tell what is left: {_text(status.get('error'))}."
         )
 
+    def _name(self, index: int) -> str:
+        """Of the run's folder on the worker."""
+        return self._run.mark(index)
+
     def _base_path(self, index: int) -> Path:
         return self._run.log_path(index).with_suffix(".follow")
+
+    def _follower(self, index: int, base: Base | None) -> Follower:
+        return Follower(self._run, index, base, self._base_path(index))
 
 
 class _Gone(Exception):
@@ -348,7 +355,7 @@ class _Gone(Exception):
         self.why = why
 
 
-class _Follower:
+class Follower:
     """Reads the header of a follow, then hands bytes to the log."""
 
     def __init__(self, run: Run, index: int, base: Base | None, path: Path) -> None:
@@ -377,6 +384,10 @@ class _Follower:
             if self.remote is not None:
                 self.remote.abandon()
 
+    def _shorter(self, header: dict[str, Any]) -> bool:
+        """Whether a file that lost its end holds nothing that is not here."""
+        return False
+
     def _look_whether_caught_up(self) -> None:
         if self._index not in self._run.caught_up and self._run.log(self._index).size >= self._target:
             self._run.caught_up.add(self._index)
@@ -396,20 +407,23 @@ class _Follower:
         except (ValueError, KeyError, TypeError):
             self.whole = False
             return b""
+        if header.get("lost") and self._shorter(header):
+            self._look_whether_caught_up()
+            return b""
         if self._base is None or header.get("lost"):
             write_base(self._path, place)
             if header.get("lost"):
                 self._run.results[
                     self._index
                 ].error = "Some output is missing: the worker's file was cut or replaced."
-        self._target = place.local + max(0, (_whole(header.get("size")) or 0) - place.remote)
+        self._target = place.local + max(0, (whole(header.get("size")) or 0) - place.remote)
         self._run.phase(self._index, Phase.RUNNING)
         if not rest:
             self._look_whether_caught_up()
         return rest
 
 
-def _whole(value: object) -> int | None:
+def whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -417,5 +431,5 @@ def _text(value: object) -> str:
     return plain(value) if isinstance(value, str) else ""
 
 
-def _moment(value: object) -> datetime | None:
+def moment(value: object) -> datetime | None:
     return datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) and 0 < value < 1e11 else None

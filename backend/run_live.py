@@ -169,6 +169,12 @@ class Run:
         own = self.request.worker_environment.get(self.workers[index].address, {})
         return {**dict(self.request.environment), **own, **secrets, MARK: self.mark(index)}
 
+    def relocate(self, index: int, worker: WorkerRef) -> None:
+        """The worker at a place has another address or another node now; its name stays."""
+        self.results[index].worker = worker
+        self.workers = tuple(result.worker for result in self.results)
+        self.changed(index)
+
     # -- changing it -------------------------------------------------------------------------------------------------
 
     def changed(self, index: int | None = None) -> None:

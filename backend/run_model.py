@@ -54,6 +54,8 @@ class RunRequest:
     kind: str = "command"
     """command, bench or job."""
     title: str = ""
+    at_boot: bool = False
+    """A production job: its workers start it themselves at every boot, from their metadata."""
 
     @property
     def is_gang(self) -> bool:

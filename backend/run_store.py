@@ -68,6 +68,7 @@ _REQUEST_FIELDS = (
     "setup",
     "kind",
     "title",
+    "at_boot",
 )
 _WORKER_FIELDS = (
     "project",

@@ -10,11 +10,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from backend.context import Paths
-from backend.fanout import FailurePolicy, Fanout, Phase, summarize
+from backend.fanout import FailurePolicy, Fanout, Phase, WorkerResult, summarize
 from backend.logs import LogStore
 from backend.model import Event, EventKind, Fleet
 from backend.outcomes import OperatorError, Outcome
 from backend.run_attached import AttachedDriver, kill_marked
+from backend.run_boots import BootDriver, BootPace, View
 from backend.run_detached import DetachedDriver, Program
 from backend.run_live import Run, RunLock, new_results, now
 from backend.run_model import RunPlan, RunRecord, RunRequest, RunState, StopReport
@@ -37,6 +38,9 @@ OBSERVE_S = 1.0
 
 CATCH_UP_S = 20.0
 """For a look at a run that lives on its workers: all of them asked, and their news fetched."""
+
+REOPEN_LIMIT = 10_000
+"""Runs among which one is looked for by its exact id."""
 
 ORPHAN_TEXT = "Its console ended while the command ran: it may have run, or still run."
 UNREACHED_TEXT = "Not started: its console ended before this batch."
@@ -73,6 +77,9 @@ class RunManager:
         self._paths = paths
         self._fleet = fleet
         self._context = context
+        self.view: View | None = None
+        """The cloud as production jobs need it; without one the fleet as it is known."""
+        self.boot_pace = BootPace()
         self._program: Program | None = None
         self._locks: dict[str, RunLock] = {}
 
@@ -126,6 +133,23 @@ class RunManager:
         self._begin(run, values, resumed=False)
         return run
 
+    def register(self, record: RunRecord) -> None:
+        """Keeps a run that its workers start themselves, before any of them exists; `attach` follows it."""
+        self.store.create(record)
+
+    def reopen(self, run_id: str) -> bool:
+        """A production job that ended with its request, which is made again. False when it is not known or not ended.
+
+        What its logs hold stays: the new workers' output comes after it.
+        """
+        found = [record for record in self.store.history(limit=REOPEN_LIMIT) if record.id == run_id]
+        if not found or found[0].state is not RunState.ENDED or run_id in self.active:
+            return False
+        fresh = [WorkerResult(worker) for worker in found[0].workers]
+        self.store.update(run_id, enumerate(fresh))
+        self.store.set_state(run_id, RunState.DETACHED, None)
+        return True
+
     def _begin(self, run: Run, values: dict[str, str] | None, *, resumed: bool) -> None:
         driver: AttachedDriver | DetachedDriver
         if run.request.supervised:
@@ -142,6 +166,9 @@ class RunManager:
     def _detached(self, run: Run, values: dict[str, str] | None) -> DetachedDriver:
         if self._program is None:
             self._program = Program.load()
+        if run.request.at_boot:
+            view = self.view or View(self._known_fleet, lambda _key: False)
+            return BootDriver(run, self._pool, self.budget, self._program, view, self.boot_pace)
         return DetachedDriver(run, self._pool, values, self.budget, self._exists, self._program)
 
     async def _drive(self, run: Run, values: dict[str, str] | None, *, resumed: bool) -> None:
@@ -289,7 +316,8 @@ class RunManager:
         for index, result in enumerate(run.results):
             path = run.log_path(index)
             result.output_bytes = path.stat().st_size if path.exists() else 0
-        self._pass_over_unreached(run)
+        if not run.request.at_boot:
+            self._pass_over_unreached(run)
         self._begin(run, None, resumed=True)
         return run
 
@@ -371,6 +399,9 @@ class RunManager:
 
     def _lock(self, run_id: str) -> RunLock:
         return self._locks.setdefault(run_id, RunLock(self._paths.runs_dir / run_id / "lock"))
+
+    async def _known_fleet(self) -> Fleet:
+        return self._fleet() if self._fleet is not None else Fleet()
 
     def _exists(self, worker: WorkerRef) -> bool:
         """False only when a whole and good view of the fleet lacks the worker's node."""

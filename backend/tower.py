@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
@@ -25,6 +26,10 @@ STOP_TIMEOUT_S = 5.0
 """For each part to end when the tower closes."""
 
 
+LOOK_S = 2.0
+"""Between polls for those who follow a production job without a watch."""
+
+
 class Closing(Protocol):
     """A part that has to be closed."""
 
@@ -37,6 +42,9 @@ class Tower:
     def __init__(self, context: Context, own_paths: Paths | None = None) -> None:
         self.context = context
         self.paths = own_paths or paths()
+        self._watching = False
+        self._looking = asyncio.Lock()
+        self._looked_at = float("-inf")
 
     @classmethod
     @asynccontextmanager
@@ -50,6 +58,7 @@ class Tower:
             OperatorError: the context is unusable, or the journal can't be opened.
         """
         tower = cls(context)
+        tower._watching = watch
         watching = asyncio.create_task(tower.watch.run()) if watch else None
         try:
             yield tower
@@ -97,11 +106,14 @@ class Tower:
 
     @cached_property
     def runs(self) -> RunManager:
+        from backend.run_boots import View
         from backend.runs import RunManager
 
-        return RunManager(
+        made = RunManager(
             self.pool, self.journal, self.paths, fleet=lambda: self.watch.fleet, context=self.context.name
         )
+        made.view = View(self.look, self._is_wished_again)
+        return made
 
     @cached_property
     def benches(self) -> BenchManager:
@@ -119,6 +131,30 @@ class Tower:
         from backend.notifications import Notifier, load_notifications
 
         return Notifier(self.watch, load_notifications(self.paths.config), show, clock=now_utc)
+
+    async def look(self) -> Fleet:
+        """The fleet for somebody who waits for a change of it: polled here, at most every LOOK_S, if nothing watches it.
+
+        Raises:
+            OperatorError: every zone failed.
+        """
+        if self._watching:
+            return self.watch.fleet
+        async with self._looking:
+            if time.monotonic() - self._looked_at >= LOOK_S:
+                await self.watch.refresh()
+                self._looked_at = time.monotonic()
+        return self.watch.fleet
+
+    def _is_wished_again(self, key: tuple[str, str, str]) -> bool:
+        from backend.cloud.intents import IntentKind, IntentStore
+        from backend.cloud.policies import PolicyStore
+
+        wishes = IntentStore(self.journal).open_intents()
+        keeps = PolicyStore(self.journal).keeps()
+        return any(each.kind is IntentKind.RECREATE and each.key == key for each in wishes) or any(
+            each.running and each.key == key for each in keeps
+        )
 
     async def refresh(self) -> Fleet:
         """One poll of every zone.

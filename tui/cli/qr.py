@@ -8,12 +8,15 @@ from collections.abc import Awaitable, Callable
 
 from backend.cloud.equivalents import describe as describe_equivalent
 from backend.model import Fleet
-from backend.outcomes import ExitCode
+from backend.outcomes import ExitCode, OperatorError
 from backend.tower import Tower
-from tui.cli import qr_actions, qr_create, qr_policies, qr_wait
+from tui.cli import qr_actions, qr_create, qr_job, qr_policies, qr_wait
 from tui.cli.output import add_format, print_json, timestamp
 from tui.cli.places import add_place, context_of, find, rest_of
 from tui.cli.qr_views import equivalent_json, outline, print_rows, row_json, slices_json, tell_failing
+
+TAKES_COMMAND = True
+"""After `--`, for the job of a create."""
 
 Verb = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], Awaitable[int]]]
 
@@ -32,6 +35,11 @@ def _add_describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="ID")
     add_format(parser)
     add_place(parser)
+
+
+def _add_create(parser: argparse.ArgumentParser) -> None:
+    qr_create.add_arguments(parser)
+    qr_job.add_flags(parser)
 
 
 async def _list(arguments: argparse.Namespace) -> int:
@@ -80,7 +88,7 @@ def _summary(key: tuple[str, str, str], fleet: Fleet) -> dict[str, object]:
 VERBS: dict[str, Verb] = {
     "list": ("every request", _add_list, _list),
     "describe": ("one request in full", _add_describe, _describe),
-    "create": ("ask for slices", qr_create.add_arguments, qr_create.main),
+    "create": ("ask for slices", _add_create, qr_create.main),
     "wait": ("until it is ready, in a state, or gone", qr_wait.add_arguments, qr_wait.main),
     "delete": ("delete requests and wait until they are gone", qr_actions.add_delete, qr_actions.delete),
     "reset": ("restart all workers", qr_actions.add_reset, qr_actions.reset),
@@ -103,4 +111,6 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace) -> int:
+    if arguments.command and arguments.qr_verb != "create":
+        raise OperatorError(f"qr {arguments.qr_verb} takes no command.", "Leave out what stands after `--`.")
     return await VERBS[arguments.qr_verb][2](arguments)

@@ -193,6 +193,9 @@ async def recreate(arguments: argparse.Namespace) -> int:
         intent, _ = await recovery.recreate(item.key, timeout_s=arguments.timeout or RECREATE_TIMEOUT_S)
         if intent.outcome != "done":
             raise OperatorError(intent.last_text or f"{item.name} was not made again.", exit_code=ExitCode.CLOUD)
+        job = dict(plan.request.metadata).get("slicetower-run", "")
+        if job and tower.runs.reopen(job):
+            print(f"slicetower: its job goes on as run {plain(job)}", file=sys.stderr)
         fleet = await tower.refresh()
         if arguments.wait:
             return await wait_ready(tower, item.name, arguments.timeout or 3600.0, arguments.format)

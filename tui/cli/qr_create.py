@@ -9,11 +9,12 @@ import tomllib
 from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from backend.cloud import equivalents
 from backend.cloud.encoding import from_json, load_files
+from backend.cloud.errors import CloudError
 from backend.cloud.gcloud_flags import add_create_flags, parse_duration, request_of
 from backend.cloud.gcloud_parser import from_gcloud
 from backend.cloud.requests import CreateRequest, DataDisk, Network, carrier
@@ -23,10 +24,14 @@ from backend.model import Tier
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
+from tui.cli import qr_job
 from tui.cli.output import add_format, print_json
 from tui.cli.places import context_of, refuse_read_only, rest_of, seconds_argument
 from tui.cli.qr_views import print_dry_run, print_problems, print_rows
 from tui.cli.qr_wait import wait_ready
+
+if TYPE_CHECKING:
+    from backend.production import ProductionJob
 
 LRO_TIMEOUT_S = 600.0
 """A create ends when the request is queued: seconds, or 15 with flex-start."""
@@ -205,6 +210,10 @@ async def main(arguments: argparse.Namespace) -> int:
     context = context_of(arguments)
     request = request_from(arguments, context)
     _refuse(request, context)
+    job = await qr_job.plan(arguments, context, request)
+    if job is not None:
+        request = job.create
+        _refuse(request, context)
     if arguments.run_async and arguments.wait:
         raise OperatorError("--async and --wait exclude each other.", "Choose one.")
     request_id = str(uuid4())
@@ -215,21 +224,30 @@ async def main(arguments: argparse.Namespace) -> int:
         for reason in way.reasons:
             print(f"slicetower: {reason}", file=sys.stderr)
         shown = equivalents.create(request, rest_of(context), request_id=request_id, run_async=arguments.run_async)
+        if job is not None:
+            qr_job.show_script(job, arguments.format)
         print_dry_run(
             "create",
             [shown],
             arguments.format,
             carrier=f"{way.transport} {way.version}",
             warnings=[str(item) for item in advised],
+            **({} if job is None else {"run": job.run_id, "startup_script": job.script}),
         )
         return ExitCode.OK
     refuse_read_only(context, "create")
     context = replace(context, project=request.project, zones=(request.zone,), also=())
     async with Tower.open(context, watch=False) as tower:
-        return await _send(tower, request, request_id, arguments)
+        return await _send(tower, request, request_id, arguments, job)
 
 
-async def _send(tower: Tower, request: CreateRequest, request_id: str, arguments: argparse.Namespace) -> int:
+async def _send(
+    tower: Tower,
+    request: CreateRequest,
+    request_id: str,
+    arguments: argparse.Namespace,
+    job: ProductionJob | None,
+) -> int:
     from backend.cloud.intents import IntentStore
     from backend.cloud.recover import Recovery
     from backend.cloud.usage import LimitStore, warn_of_limit
@@ -251,7 +269,16 @@ async def _send(tower: Tower, request: CreateRequest, request_id: str, arguments
     recovery = Recovery(
         tower.client, IntentStore(tower.journal), say=lambda text: print(plain(text), file=sys.stderr), limits=limits
     )
-    operation = await recovery.create(request, request_id=request_id)
+    if job is not None:
+        await qr_job.begin(tower, job)
+    try:
+        operation = await recovery.create(request, request_id=request_id)
+    except CloudError as error:
+        if job is not None:
+            qr_job.refused(tower, job, error)
+        raise
+    if job is not None:
+        qr_job.tell(job)
     tower.record(f"asked for {request.node_count} x {request.shape} {request.tier}", subject=request.name)
     if arguments.run_async:
         if arguments.format == "json":
