@@ -11,12 +11,14 @@ DIALOG, RUN_FORM, BENCH_FORM = "dialog", "run form", "bench form"
 
 MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVENTS, HELP})
 """Screens that fill the terminal and are not forms: single letters are verbs there."""
+RUN_GROUPS = "run groups"
+"""The run screen while its groups have the focus; its table has the same keys."""
 FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM})
 """Forms that fill the terminal: letters are typed there, verbs are control and function keys."""
 FORMS = FULL_FORMS | {DIALOG}
 TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS})
 TEXTS = frozenset({LOGS, RUN, BENCH})
-EVERY = MAIN | FORMS
+EVERY = MAIN | FORMS | {RUN_GROUPS}
 
 
 class Group(StrEnum):

@@ -133,6 +133,17 @@ ACTIONS: tuple[Action, ...] = (
         hint=10,
         words=("gcloud",),
     ),
+    Action(
+        "again",
+        ("A",),
+        "ask again",
+        "The create form filled with what this request asked for.",
+        _on(FLEET),
+        changes=True,
+        confirm=Confirm.ASK,
+        equivalent="create",
+        words=("again",),
+    ),
     # Danger
     Action(
         "delete",
@@ -267,6 +278,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("next-hit", ("n",), "next hit", "The next match of the search.", _on(DESCRIBE), hint=2),
     Action("previous-hit", ("N",), "previous hit", "The match before.", _on(DESCRIBE)),
     # Forms
+    Action("explain", ("f2",), "gcloud", "The gcloud command and REST call of what is asked.", _on(DIALOG), hint=2),
     Action("next-mesh", ("f3",), "next mesh", "Fill in the next legal mesh.", _on(BENCH_FORM), hint=2),
     Action("next-field", ("down",), "next field", "The next field.", FULL_FORMS),
     Action("previous-field", ("up",), "previous field", "The field before.", FULL_FORMS),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tui.action_model import LOGS, RUN, TABLES, Action, Group
+from tui.action_model import LOGS, RUN, RUN_GROUPS, TABLES, Action, Group
 
 _T = TABLES | {RUN}
 _L = frozenset({LOGS})
+_R = frozenset({RUN_GROUPS})
 
 
 def _key(id_: str, keys: str, title: str, text: str, scopes: frozenset[str], hint: int = 0) -> Action:
@@ -27,6 +28,16 @@ WIDGET_ACTIONS: tuple[Action, ...] = (
     _key("table.range", "v", "mark range", "Mark from here to where it is pressed again.", _T),
     _key("table.mark-all", "asterisk", "mark all", "Mark all rows that the filter shows.", _T),
     _key("table.reverse", "O", "reverse", "Turn the order round.", _T),
+    _key("groups.down", "j,down", "next group", "The next group of workers that ended alike.", _R),
+    _key("groups.up", "k,up", "previous group", "The group above.", _R),
+    _key("groups.half-page-down", "ctrl+d", "half page down", "Half a page down in the groups.", _R),
+    _key("groups.half-page-up", "ctrl+u", "half page up", "Half a page up in the groups.", _R),
+    _key("groups.top", "g,home", "first group", "The first group.", _R),
+    _key("groups.bottom", "G,end", "last group", "The last group.", _R),
+    _key("groups.left", "left", "left", "The groups to the left.", _R),
+    _key("groups.right", "right", "right", "The groups to the right.", _R),
+    _key("groups.toggle", "enter,space", "fold", "Open or close what the group printed.", _R),
+    _key("groups.log", "l", "log", "The log of the group's first worker.", _R),
     _key("log.down", "j,down", "down", "The next line; the view ceases to follow.", _L),
     _key("log.up", "k,up", "up", "The line above; the view ceases to follow.", _L),
     _key("log.half-page-down", "ctrl+d", "half page down", "Half a page down.", _L),

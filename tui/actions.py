@@ -65,8 +65,9 @@ __all__ = [
     "Group",
 ]
 
-PRIORITY = frozenset({"quit", "interrupt", "next-field", "previous-field"})
-"""Handled before the widget that has the focus: to leave, and so that what is typed after `down` is the next field's."""
+PRIORITY = frozenset({"quit", "interrupt", "next-field", "previous-field", "command", "filter"})
+"""Handled before the widget that has the focus: to leave; and so that what is typed in the same burst, as over a slow
+line, belongs to the next field or to the command line, and is never taken for verbs."""
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 

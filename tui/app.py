@@ -29,10 +29,10 @@ from tui.look import default_variables
 from tui.navigation import Navigation
 from tui.screens.base import Performs
 from tui.screens.confirm import Choice, Question
-from tui.screens.leaving import leaving_lines
 from tui.settings import Settings
 from tui.station import Station
 from tui.themes import DEFAULT_THEME, ThemeStore
+from tui.wording import count
 
 if TYPE_CHECKING:
     from backend.context import Context, Paths
@@ -119,13 +119,14 @@ class SliceTower(Station, Navigation, App[int]):
 
     def note(self, kind: EventKind, text: str, *, subject: str = "") -> None:
         """An event of the console's own: shown among the events, and journalled."""
+        if self.tower is not None:
+            self.tower.record(plain(text), subject=subject, kind=kind)
+            return
         event = Event(
             at=datetime.now(UTC), kind=kind, subject=subject, text=plain(text), project=self.context.project
         )
         self.notices.append(event)
         self.notices_version += 1
-        if self.tower is not None:
-            self.tower.journal.record([event])
 
     def tell(self, error: BaseException, *, doing: str = "") -> None:
         """An error as a sentence: on screen, and among the events. What is no operator's error leaves its trace in the log."""
@@ -201,9 +202,21 @@ class SliceTower(Station, Navigation, App[int]):
             self.say(f"{self.settings.keymap.shown(BY_ID['quit'])} quits.")
 
     def copy(self, text: str) -> None:
-        """Copies by OSC 52, and to a file, because many terminals drop OSC 52."""
+        """Copies by OSC 52, and to a file, because many terminals drop OSC 52 or a part of it."""
         self.copy_to_clipboard(text)
-        self.say(f"Copied {len(text):,} characters.")
+        where = ""
+        if self.console_log is not None:
+            file = self.console_log.with_name("copied.txt")
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as target:
+                target.write(text)
+            where = f", also to {file}"
+        self.say(f"Copied {count(len(text), 'character')}{where}.")
+
+    def tell_terminal(self, text: str) -> None:
+        """A desktop notification by OSC 9, where the terminal shows them."""
+        if self._driver is not None:
+            self._driver.write(f"\x1b]9;{plain(text)}\x07")
 
     def do_screenshot(self) -> None:
         name = f"slicetower-{datetime.now(UTC):%Y%m%d-%H%M%S}.svg"
@@ -212,6 +225,8 @@ class SliceTower(Station, Navigation, App[int]):
 
     async def do_quit(self) -> None:
         """Says what still exists and runs, asks, closes, and leaves."""
+        from tui.screens.leaving import leaving_lines
+
         lines = leaving_lines(self.fleet, self.live_runs(), self.context.prices)
         if lines:
             choices = (Choice("quit", "Quit", "primary"), Choice("no", "Stay"))

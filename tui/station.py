@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from textual.worker import Worker
@@ -20,11 +21,10 @@ from tui.wording import count, poll_age_s, poll_error, totals, utc_now
 if TYPE_CHECKING:
     from backend.cloud.recover import Recovery
     from backend.context import Context
+    from backend.notifications import Notice, NotificationSettings
     from backend.tower import Tower
     from tui.app import SliceTower
 
-FIRST_FLEET_POLL_S = 0.25
-"""Runs are looked for when the fleet is known; until then this often."""
 READ_BYTES_PER_S = 80_000_000
 """What all workers together may send while the screen is up: what is beyond it waits in their channels."""
 WISHES_EVERY_S = 2.0
@@ -42,6 +42,7 @@ class Station:
         self.trouble: OperatorError | None = None
         self._leave = asyncio.Event()
         self._keeper: Worker[None] | None = None
+        self._notification: NotificationSettings | None = None
         self._wishes_at = 0.0
         self._wish_words: list[str] = []
 
@@ -62,7 +63,9 @@ class Station:
         tower_class: type[Tower] = module.Tower
         async with tower_class.open(self._console.context) as tower:
             self.tower = tower
+            tower.ask_passphrase = self._ask_passphrase
             self._begin_recovery(tower)
+            self._begin_notices(tower)
             self._console.run_worker(
                 self._take_up_runs(tower), group="reattach", name="find runs again", exit_on_error=False
             )
@@ -70,7 +73,7 @@ class Station:
                 await self._leave.wait()
             finally:
                 self.tower = self.recovery = None
-                for group in ("recovery", "reattach"):
+                for group in ("recovery", "reattach", "notices"):
                     self._console.workers.cancel_group(self._console, group)
 
     def _begin_recovery(self, tower: Tower) -> None:
@@ -83,10 +86,36 @@ class Station:
         self.recovery = Recovery(tower.client, IntentStore(tower.journal), say=self._console.say)
         self._console.run_worker(self.recovery.run(), group="recovery", name="carry out wishes", exit_on_error=False)
 
+    def _begin_notices(self, tower: Tower) -> None:
+        """Tells by toast, bell, OSC 9 and the operator's command what is worth telling."""
+        from backend.notifications import NotificationSettings, Notifier, load_notifications
+
+        try:
+            settings = load_notifications(tower.paths.config)
+        except OperatorError as error:
+            self._console.tell(error, doing="read [notifications]")
+            settings = NotificationSettings()
+        self._notification = settings
+        notifier = Notifier(tower.watch, settings, self._show_notice, clock=utc_now)
+        self._console.run_worker(notifier.run(), group="notices", name="tell notices", exit_on_error=False)
+
+    def _show_notice(self, notice: Notice) -> None:
+        console = self._console
+        console.say(notice.text, severity="warning" if notice.urgent else "information")
+        if self._notification is not None and self._notification.bell:
+            console.bell()
+        if self._notification is not None and self._notification.osc9:
+            console.tell_terminal(notice.text)
+
+    async def _ask_passphrase(self, path: Path) -> str | None:
+        from tui.screens.confirm import Secret
+
+        return await self._console.push_screen_wait(Secret(f"Passphrase of {path}"))
+
     async def _take_up_runs(self, tower: Tower) -> None:
         """Finds again, once the fleet is known, every run that was not seen to end."""
-        while not tower.watch.fleet.loaded:  # noqa: ASYNC110 - a cancelled worker ends it; the watch has no event
-            await asyncio.sleep(FIRST_FLEET_POLL_S)
+        while not tower.watch.fleet.loaded:
+            await tower.watch.next_snapshot()
         await asyncio.to_thread(importlib.import_module, "backend.runs")
         budget = tower.runs.budget
         budget.bytes_per_tick = int(READ_BYTES_PER_S * budget.tick_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from textual import on
@@ -46,6 +47,10 @@ class Performs:
         """The method `do_ID` that performs an action, of this screen or of the application."""
         name = f"do_{action.id.replace('.', '_').replace('-', '_')}"
         return getattr(self, name, None) or getattr(self.console, name, None)
+
+    def applies(self, action: Action) -> bool:
+        """Whether an action of this screen makes sense now; the footer leaves out those that do not."""
+        return True
 
     def action_perform(self, action_id: str) -> None:
         """What a key is bound to."""
@@ -135,7 +140,8 @@ class ConsoleScreen(Performs, Screen[None]):
     def hints(self) -> list[Hint]:
         """The footer of this screen: what can be done here, most useful first."""
         keymap = self.console.settings.keymap
-        shown = hints(self.SCOPE, read_only=self.console.read_only)
+        found = hints(self.SCOPE, read_only=self.console.read_only)
+        shown = [action for action in found if self.applies(action)]
         return [
             Hint(keymap.shown(action), action.title, priority=len(shown) - place, action=f"perform('{action.id}')")
             for place, action in enumerate(shown)
@@ -291,11 +297,16 @@ class FormScreen(ConsoleScreen):
 
     def line(self, name: str) -> FormLine:
         """The line of one field."""
-        return next(line for line in self.query(FormLine) if line.field_name == name)
+        return self.lines[name]
+
+    @cached_property
+    def lines(self) -> dict[str, FormLine]:
+        """The lines by field name, in their order; asked for when they are mounted, and looked up once."""
+        return {line.field_name: line for line in self.query(FormLine)}
 
     def texts(self) -> dict[str, str]:
         """What the form says, by field name."""
-        return {line.field_name: line.value for line in self.query(FormLine)}
+        return {name: line.value for name, line in self.lines.items()}
 
     def do_next_field(self) -> None:
         self.focus_next()
@@ -314,6 +325,9 @@ class Dialog(Performs, ModalScreen[Answer | None], Generic[Answer]):
 
     def do_back(self) -> None:
         self.dismiss(None)
+
+    def do_explain(self) -> None:
+        """Dialogs that can explain themselves say how."""
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         self.explain_worker(event)

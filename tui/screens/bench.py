@@ -12,7 +12,7 @@ from textual.widgets import Static
 from backend.model import EventKind
 from backend.outcomes import OperatorError
 from backend.sanitize import plain_text
-from tui.actions import BENCH, bindings
+from tui.actions import BENCH, Action, bindings
 from tui.screens.base import ConsoleScreen
 from tui.screens.confirm import Choice, Question
 from tui.widgets.throughput_plot import PlotSeries, ThroughputPlot
@@ -121,6 +121,11 @@ class BenchScreen(ConsoleScreen):
 
     def main_widget(self) -> Widget:
         return self.query_one("#figures-scroll")
+
+    def applies(self, action: Action) -> bool:
+        if action.id in ("stop", "detach"):
+            return self.bench is not None and not self.bench.state.is_over
+        return True
 
     def record(self) -> BenchRecord:
         """What is known now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -15,6 +15,10 @@ from textual.widgets import Button, Input, Static
 
 from tui.actions import DIALOG, bindings
 from tui.screens.base import Dialog
+from tui.screens.entry import Entry
+
+if TYPE_CHECKING:
+    from backend.cloud.equivalents import Equivalent
 
 LIST_LINES = 14
 """Lines of the list that are seen at once; the rest scrolls."""
@@ -84,27 +88,32 @@ class TypedConfirmation(Dialog[bool]):
 
     BINDINGS: ClassVar = bindings(DIALOG)
 
-    def __init__(self, title: str, lines: Sequence[str], text: str, *, deed: str) -> None:
+    def __init__(
+        self, title: str, lines: Sequence[str], text: str, *, deed: str, same: Equivalent | None = None
+    ) -> None:
         """
         Args:
             title: The question.
             lines: What will be gone and what it holds.
             text: What must be typed.
             deed: The word on the button.
+            same: The gcloud command and REST call of the deed.
         """
         super().__init__()
         self._question = title
         self._lines = tuple(lines)
         self._text = text
         self._deed = deed
+        self._same = same
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -danger"):
             yield Static(self._question, classes="dialog-title", markup=False)
             with VerticalScroll(classes="dialog-lines", can_focus=False):
                 yield Static("\n".join(self._lines), markup=False)
-            yield Static(f"Type {self._text} to {self._deed}; esc leaves everything as it is.", markup=False)
-            yield Input(placeholder=self._text, id="typed", compact=True)
+            more = " f2 shows the same in gcloud." if self._same is not None else ""
+            yield Static(f"Type {self._text} to {self._deed}; esc leaves everything as it is.{more}", markup=False)
+            yield Entry(placeholder=self._text, id="typed", compact=True)
             yield Static("", id="typed-problem", markup=False)
 
     def on_mount(self) -> None:
@@ -115,6 +124,10 @@ class TypedConfirmation(Dialog[bool]):
         event.stop()
         self.do_submit()
 
+    def do_explain(self) -> None:
+        if self._same is not None:
+            self.console.show_equivalent(self._question, self._same)
+
     def do_submit(self) -> None:
         typed = self.query_one("#typed", Input).value.strip()
         if typed == self._text:
@@ -123,6 +136,32 @@ class TypedConfirmation(Dialog[bool]):
             self.query_one("#typed-problem", Static).update(
                 f"'{typed}' is not {self._text}: nothing was sent." if typed else "Nothing was typed."
             )
+
+
+class Secret(Dialog[str]):
+    """A secret that is typed and never shown; `escape` gives up."""
+
+    BINDINGS: ClassVar = bindings(DIALOG)
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._question = title
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._question, classes="dialog-title", markup=False)
+            yield Entry(password=True, id="typed", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one("#typed", Input).focus()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.do_submit()
+
+    def do_submit(self) -> None:
+        self.dismiss(self.query_one("#typed", Input).value)
 
 
 class Pick(Dialog[str]):

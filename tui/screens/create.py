@@ -16,7 +16,7 @@ from backend.cloud.cautions import warnings
 from backend.cloud.gcloud_parser import from_gcloud
 from backend.cloud.requests import CreateRequest, Problem, carrier
 from backend.cloud.validation import problems
-from backend.model import EventKind, QueuedResource
+from backend.model import EventKind
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import CREATE, DIALOG, bindings
@@ -75,6 +75,7 @@ class CreateScreen(FormScreen):
         super().__init__()
         self._texts = dict(texts or {})
         self._dirty = True
+        self._shown: dict[str, str] = {}
         self._preview = 0
         self._offered: dict[str, tuple[str, ...]] = {}
         self._asked: set[str] = set()
@@ -102,8 +103,9 @@ class CreateScreen(FormScreen):
         value = self._texts.get(field.name, "")
         choices: Sequence[str] = field.choices
         suggestions: Sequence[str] = ()
+        hint = field.hint
         if field.kind is Kind.FLAG:
-            choices = ("", ON)
+            choices, hint = ("", ON), "no"
         elif field.name == "zone":
             value = value or context.zones[0]
             suggestions = context.zones
@@ -111,9 +113,7 @@ class CreateScreen(FormScreen):
             value = value or choices[0]
         elif field.name == "node_count":
             value = value or "1"
-        return FormLine(
-            field.name, field.label, value=value, hint=field.hint, choices=choices, suggestions=suggestions
-        )
+        return FormLine(field.name, field.label, value=value, hint=hint, choices=choices, suggestions=suggestions)
 
     def main_widget(self) -> Widget:
         return self.line("name").control
@@ -140,7 +140,8 @@ class CreateScreen(FormScreen):
         self._suggest_types(texts.get("zone", ""))
         request, unread = read(texts, project=self.console.context.project)
         runtime = suggested_runtime(request)
-        if self._runtime_is_ours and runtime and texts.get("runtime_version") != runtime:
+        edited = self.line("runtime_version").control.has_focus
+        if self._runtime_is_ours and not edited and runtime and texts.get("runtime_version") != runtime:
             self.line("runtime_version").value = runtime
             request, unread = read({**texts, "runtime_version": runtime}, project=self.console.context.project)
         fleet = self.console.fleet
@@ -163,7 +164,7 @@ class CreateScreen(FormScreen):
         self._show_preview(request)
 
     def _tell(self, texts: Mapping[str, str], advice: Sequence[Problem]) -> None:
-        for line in self.query(FormLine):
+        for line in self.lines.values():
             name = line.field_name
             mine = [problem for problem in self.found if problem.field == name]
             # An empty field is not scolded before anything was typed in it; the summary counts it.
@@ -182,7 +183,13 @@ class CreateScreen(FormScreen):
             state = f"still to mend: {missing}"
         else:
             state = "ctrl+r sends it"
-        self.query_one("#create-summary", Static).update(" · ".join(part for part in (words, state) if part))
+        self._say("#create-summary", " · ".join(part for part in (words, state) if part))
+
+    def _say(self, selector: str, text: str) -> None:
+        """Updates a text that changed: every update is a layout."""
+        if self._shown.get(selector) != text:
+            self._shown[selector] = text
+            self.query_one(selector, Static).update(text)
 
     _submitted = False
 
@@ -215,9 +222,9 @@ class CreateScreen(FormScreen):
         kind = PREVIEWS[self._preview]
         how = carrier(request)
         route = f"{how.transport.value} {how.version}"
-        self.query_one("#preview-title", Static).update(f"{kind} · goes by {route} · f3 for the next")
+        self._say("#preview-title", f"{kind} · goes by {route} · f3 for the next")
         body = "\n".join([*how.reasons, "", self.preview_text(request, kind)]).strip()
-        self.query_one("#preview", Static).update(body)
+        self._say("#preview", body)
 
     # Actions
 
@@ -259,7 +266,7 @@ class CreateScreen(FormScreen):
     def fill(self, texts: Mapping[str, str]) -> None:
         """Replaces what the form says."""
         self._runtime_is_ours = not texts.get("runtime_version")
-        for line in self.query(FormLine):
+        for line in self.lines.values():
             if line.field_name in texts and (texts[line.field_name] or line.field_name not in ("zone", "name")):
                 line.value = texts[line.field_name]
         self._dirty = True
@@ -297,16 +304,3 @@ class CreateScreen(FormScreen):
         tower.watch.poke()
         self.console.do_go_fleet()
         self.console.await_request(request.key)
-
-
-def texts_like(item: QueuedResource, name: str) -> dict[str, str]:
-    """The texts of a form that asks for the same as an existing request, as far as the fleet knows it."""
-    return {
-        "name": name,
-        "zone": item.zone,
-        "accelerator_type": item.accelerator_type,
-        "node_count": str(item.slice_count),
-        "runtime_version": item.runtime_version,
-        "tier": item.tier.value,
-        "reservation": item.reservation,
-    }

@@ -55,7 +55,10 @@ async def delete(console: SliceTower, items: Sequence[QueuedResource]) -> None:
     one = len(items) == 1
     text = items[0].name if one else f"delete {len(items)}"
     title = f"Delete {items[0].name}?" if one else f"Delete {len(items)} queued resources?"
-    if await console.push_screen_wait(TypedConfirmation(title, lines, text, deed="delete")):
+    from backend.cloud import equivalents
+
+    same = equivalents.delete(items[0], rest_of(console.context), force=True) if one else None
+    if await console.push_screen_wait(TypedConfirmation(title, lines, text, deed="delete", same=same)):
         await _send_deletes(console, items)
 
 
@@ -114,7 +117,11 @@ async def recreate(console: SliceTower, item: QueuedResource) -> None:
 async def reset(console: SliceTower, item: QueuedResource) -> None:
     """Resets one request, after its name was typed."""
     lines = [*consequences(console, [item]), "All workers restart: memory is erased, disks stay."]
-    if not await console.push_screen_wait(TypedConfirmation(f"Reset {item.name}?", lines, item.name, deed="reset")):
+    from backend.cloud import equivalents
+
+    same = equivalents.reset(item, rest_of(console.context))
+    question = TypedConfirmation(f"Reset {item.name}?", lines, item.name, deed="reset", same=same)
+    if not await console.push_screen_wait(question):
         return
     tower = console.require_tower()
     await tower.client.reset_queued_resource(item.project, item.zone, item.name)

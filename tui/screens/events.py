@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from textual import on
 from textual.widget import Widget
 
 from backend.model import Event, EventKind
-from tui.actions import EVENTS, bindings
+from backend.outcomes import OperatorError
+from tui.actions import BY_ID, EVENTS, bindings
 from tui.screens.base import TableScreen
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row
@@ -93,5 +95,15 @@ class EventsScreen(TableScreen):
             return
         subject = row.cells[2]
         name = (subject.text if isinstance(subject, Cell) else subject).split("/")[0]
-        if name:
+        if not name:
+            return
+        try:
+            run = self.console.find_run(name)
+        except OperatorError:
             self.console.show_request(name)
+        else:
+            self.console.open_run(run)
+
+    @on(LiveTable.RowActivated)
+    def _activated(self) -> None:
+        self.perform(BY_ID["open"])

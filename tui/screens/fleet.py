@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.containers import Container
 from textual.widget import Widget
 
-from backend.journal import StateSpan
-from backend.model import Fleet, QueuedResource, Slice
+from backend.model import DEAD_STATES, Fleet, QueuedResource, Slice
 from backend.outcomes import OperatorError
 from backend.targets import workers_of
-from tui.actions import BY_ID, FLEET, bindings
+from tui.actions import BY_ID, FLEET, Action, bindings
 from tui.screens import deeds
 from tui.screens.base import TableScreen
 from tui.screens.deeds import rest_of
@@ -22,6 +21,9 @@ from tui.screens.fleet_detail import FleetDetail
 from tui.screens.fleet_rows import NARROW_COLUMNS, WIDE_COLUMNS, find, rows
 from tui.widgets.live_table import LiveTable
 from tui.wording import utc_now
+
+if TYPE_CHECKING:
+    from backend.journal import StateSpan
 
 REDRAW_EVERY = 2
 """Ticks between redraws of ages while the fleet itself stands still."""
@@ -63,6 +65,7 @@ class FleetScreen(TableScreen):
             fleet,
             now,
             narrow=bool(self._narrow),
+            short=not self.has_class("-vast"),
             keys=self._dead_keys(),
         )
         self.table.set_rows(found)
@@ -122,6 +125,19 @@ class FleetScreen(TableScreen):
         self.apply_filter("")
         if not self.table.move_to(found[0].key):
             self.await_request(found[0].key)
+
+    def applies(self, action: Action) -> bool:
+        item = self.current()
+        active = isinstance(item, QueuedResource) and bool(item.workers_ready)
+        match action.id:
+            case "run-command" | "benchmark" | "shell" | "logs":
+                return active
+            case "delete":
+                return isinstance(item, QueuedResource)
+            case "recreate":
+                return isinstance(item, QueuedResource) and item.state in DEAD_STATES
+            case _:
+                return True
 
     # What is chosen
 
@@ -222,6 +238,17 @@ class FleetScreen(TableScreen):
             context = self.console.context
             same = equivalents.list_(context.project, context.zones[0], rest)
             self.console.show_equivalent("queued resources", same)
+
+    async def do_again(self) -> None:
+        """The create form, filled with everything that the API tells of this request but its name."""
+        from tui.screens.create import CreateScreen
+        from tui.screens.create_form import write
+
+        item = self.current_request()
+        plan = await self.console.require_recovery().plan(item.key)
+        self.console.push_screen(CreateScreen({**write(plan.request), "name": ""}))
+        for note in plan.notes:
+            self.console.say(note, severity="warning")
 
     async def do_delete(self) -> None:
         await deeds.delete(self.console, self.chosen() or [self.current_request()])

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from backend.journal import StateSpan
 from backend.model import DEAD_STATES, QueuedResource, Slice, StateSince
 from tui.look import state_token
 from tui.screens.fleet_rows import summary
 from tui.widgets.heat_strip import HeatSlice, HeatStrip
 from tui.widgets.state_timeline import StateTimeline, TimelineSpan
 from tui.wording import count, sentences
+
+if TYPE_CHECKING:
+    from backend.journal import StateSpan
 
 UNHEALTHY = "node-unhealthy"
 

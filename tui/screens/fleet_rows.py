@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from backend.cloud.advice import Urgency, advice
-from backend.model import Fleet, QueuedResource, Slice, StateSince
+from backend.model import DEAD_STATES, Fleet, QueuedResource, Slice, StateSince
 from tui.durations import format_duration
 from tui.look import state_token
 from tui.widgets.rows import Cell, Column, Key, Row, number_cell
@@ -30,10 +30,10 @@ WIDE_COLUMNS = (
     Column("tier", "TIER", min_width=9, max_width=11, priority=4),
     Column("chips", "CHIPS", width=6, align="right", priority=6),
     Column("workers", "WORKERS", width=8),
-    Column("age", "AGE", width=6, priority=3),
+    Column("age", "AGE", width=6, priority=2),
     Column("in", "IN STATE", width=9),
-    Column("zone", "ZONE", min_width=8, max_width=18, priority=2),
-    Column("note", "NOTE", min_width=10, max_width=60, flex=1, priority=1),
+    Column("zone", "ZONE", min_width=8, max_width=18, priority=1),
+    Column("note", "NOTE", min_width=10, max_width=60, flex=1, priority=3),
 )
 
 
@@ -79,16 +79,19 @@ def note_cell(item: QueuedResource, since: StateSince | None, now: datetime, key
         keys: What to press for a dead request.
     """
     said = advice(item, since, now)
-    return Cell(f"{said.text}: {keys}" if said.keys else said.text, token=_URGENCY_TOKENS.get(said.urgency, "muted"))
+    # The cause stands in the detail; here is no room for both, and the keys are what helps.
+    text = f"holds quota: {keys}" if said.keys and item.state in DEAD_STATES else said.text
+    return Cell(text, token=_URGENCY_TOKENS.get(said.urgency, "muted"))
 
 
-def rows(fleet: Fleet, now: datetime, *, narrow: bool, keys: str) -> list[Row]:
+def rows(fleet: Fleet, now: datetime, *, narrow: bool, short: bool, keys: str) -> list[Row]:
     """One row a queued resource, then the TPU VMs made by themselves; a stale zone's states carry a question mark.
 
     Args:
         fleet: What is known.
         now: The present, UTC.
         narrow: Only the columns that matter.
+        short: Short names of states.
         keys: What to press for a dead request.
     """
     stale_zones = _stale_zones(fleet)
@@ -100,7 +103,7 @@ def rows(fleet: Fleet, now: datetime, *, narrow: bool, keys: str) -> list[Row]:
         since_cell = number_cell(since_s, in_state(since, now))
         type_name = item.accelerator_type or "-"
         workers = workers_cell(item.workers_ready, item.workers_expected)
-        state = _state(item.state, short=narrow, stale=stale)
+        state = _state(item.state, short=short, stale=stale)
         if narrow:
             shape = Cell(f"{item.slice_count} × {type_name}", sort=(type_name, item.slice_count))
             result.append(Row(item.key, (item.name, state, shape, workers, since_cell)))
@@ -124,13 +127,17 @@ def rows(fleet: Fleet, now: datetime, *, narrow: bool, keys: str) -> list[Row]:
                 ),
             )
         )
-    result.extend(_standalone_row(one, now, narrow=narrow, stale_zones=stale_zones) for one in fleet.standalone)
+    result.extend(
+        _standalone_row(one, now, narrow=narrow, short=short, stale_zones=stale_zones) for one in fleet.standalone
+    )
     return result
 
 
-def _standalone_row(item: Slice, now: datetime, *, narrow: bool, stale_zones: set[tuple[str, str]]) -> Row:
+def _standalone_row(
+    item: Slice, now: datetime, *, narrow: bool, short: bool, stale_zones: set[tuple[str, str]]
+) -> Row:
     stale = (item.project, item.zone) in stale_zones
-    state = _state(item.state, short=narrow, stale=stale)
+    state = _state(item.state, short=short, stale=stale)
     ready = len(item.workers) if item.ready else 0
     workers = workers_cell(ready, len(item.workers))
     type_name = item.accelerator_type or "-"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from textual import events
 from textual.app import ComposeResult
@@ -15,6 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from tui.glyphs import UNICODE, GlyphSet
+from tui.screens.entry import Entry
 
 
 class PickedChoice(Widget, can_focus=True):
@@ -29,8 +31,23 @@ class PickedChoice(Widget, can_focus=True):
         def control(self) -> PickedChoice:
             return self.choice
 
-    def __init__(self, values: Sequence[str], value: str = "", *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        values: Sequence[str],
+        value: str = "",
+        *,
+        unset: str = "default",
+        id: str | None = None,  # noqa: A002 - Textual's own name
+    ) -> None:
+        """
+        Args:
+            values: In the order to go through.
+            value: The one to begin with.
+            unset: What is shown for an empty value.
+            id: Textual's.
+        """
         super().__init__(id=id)
+        self.unset = unset
         self.values = tuple(values)
         self._value = value if value in self.values else self.values[0]
 
@@ -48,7 +65,7 @@ class PickedChoice(Widget, can_focus=True):
     def render(self) -> Content:
         glyphs: GlyphSet = getattr(self.app, "glyphs", UNICODE)
         before, after = (glyphs["more-left"], glyphs["more-right"]) if self.has_focus else (" ", " ")
-        return Content(f"{before} {self._value or 'default'} {after}")
+        return Content(f"{before} {self._value or self.unset} {after}")
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
         return self._picks(key, character) is not None
@@ -75,7 +92,7 @@ class PickedChoice(Widget, can_focus=True):
         self.value = self._picks("right", None) or self._value
 
 
-class FormInput(Input):
+class FormInput(Entry):
     """An input that hands a pasted command to its form instead of taking its first line."""
 
     PASTED_COMMANDS = ("gcloud ",)
@@ -116,12 +133,15 @@ class FormLine(Vertical):
         self._hint = hint
         self._choices = tuple(choices)
         self._suggestions = tuple(suggestions)
+        self._said = ("", False)
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="form-row"):
             yield Static(self._label, classes="form-label", markup=False)
             if self._choices:
-                yield PickedChoice(self._choices, self._value, id=f"field-{self.field_name}")
+                yield PickedChoice(
+                    self._choices, self._value, unset=self._hint or "default", id=f"field-{self.field_name}"
+                )
             else:
                 suggester = SuggestFromList(self._suggestions, case_sensitive=False) if self._suggestions else None
                 yield FormInput(
@@ -134,7 +154,7 @@ class FormLine(Vertical):
                 )
         yield Static(classes="form-problem", markup=False)
 
-    @property
+    @cached_property
     def control(self) -> Input | PickedChoice:
         selector = f"#field-{self.field_name}"
         return self.query_one(selector, PickedChoice) if self._choices else self.query_one(selector, Input)
@@ -163,6 +183,10 @@ class FormLine(Vertical):
 
     def say(self, text: str, *, warning: bool = False) -> None:
         """Shows the sentence about this field; an empty one hides it."""
+        if (text, warning) == self._said:
+            return
+        # An update is a layout, and a form has forty lines.
+        self._said = (text, warning)
         line = self.query_one(".form-problem", Static)
         line.set_class(bool(text), "-said")
         line.set_class(warning, "-warning")

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from backend.logs import MergedLog, WorkerLog
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
-from tui.actions import LOGS, bindings
+from tui.actions import LOGS, Action, bindings
 from tui.command_line import CommandLine
 from tui.screens.base import ConsoleScreen
 from tui.widgets.log_view import LogView
@@ -121,7 +121,7 @@ class LogsScreen(ConsoleScreen):
         self._merged_log: MergedLog | None = None
         self._merged_from = 0
         self._pattern = ""
-        self.crumb = f"logs {self._run_id}"
+        self.crumb = "logs"
 
     def compose_body(self) -> Iterable[Widget]:
         with Container(id="logs"):
@@ -152,6 +152,10 @@ class LogsScreen(ConsoleScreen):
         if self.is_current and not self.console.paused:
             self.tiles.poll()
 
+    def applies(self, action: Action) -> bool:
+        many = len(self._names) > 1
+        return many or action.id not in ("view", "more-tiles", "fewer-tiles", "next-worker")
+
     def tick(self) -> None:
         # A worker that speaks for the first time joins the merged log.
         if self._merged and sum(self._logs.has_output(name) for name in self._names) != self._merged_from:
@@ -173,7 +177,8 @@ class LogsScreen(ConsoleScreen):
             ]
             shown = [(name, self._logs.open(name)) for name in names]
         what = "merged" if self._merged else f"{len(shown)} of {len(self._names)} workers"
-        self.query_one("#logs-head", Static).update(f"run {self._run_id} · {what}")
+        title = self._logs.run.request.title or " ".join(self._logs.run.request.argv)
+        self.query_one("#logs-head", Static).update(plain(f"{what} · {title} · run {self._run_id}"))
         self.tiles.show(shown)
         if not isinstance(self.focused, LogView):
             self.call_after_refresh(self.focus_main)

@@ -12,6 +12,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
 from tui.command_line import History, complete
+from tui.screens.entry import Entry
 
 COMMAND, FILTER = ":", "/"
 
@@ -29,7 +30,7 @@ class CommandSuggester(Suggester):
         return complete(value, self._prompt.targets, self._prompt.themes)
 
 
-class PromptInput(Input):
+class PromptInput(Entry):
     """An input that leaves history and completion keys to the prompt around it."""
 
     async def _on_key(self, event: events.Key) -> None:
@@ -93,7 +94,8 @@ class Prompt(Horizontal):
             entry.value = text
         entry.cursor_position = len(text)
         self.add_class("-open")
-        entry.focus()
+        # Not `focus()`, which waits for a turn of the loop: the next key belongs to the prompt already.
+        self.screen.set_focus(entry)
 
     def close(self) -> None:
         """Hides the line; the focus goes back where it was by the screen's care."""

@@ -14,13 +14,14 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
+from backend.attribution import Verdict, of_run
 from backend.fanout import FAILURES, WorkerResult
 from backend.grouping import OUTPUT_LIMIT, WorkerOutput, group
 from backend.model import EventKind
 from backend.outcomes import OperatorError, Outcome
 from backend.run_model import RunState, StopReport
 from backend.targets import WorkerRef, fold
-from tui.actions import BY_ID, RUN, bindings
+from tui.actions import BY_ID, RUN, Action, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
 from tui.screens.confirm import Choice, Question
@@ -152,6 +153,7 @@ class RunScreen(TableScreen):
         self.crumb = f"run {run.id}"
         self._seen: tuple[int, int] | None = None
         self._grouped = -1
+        self._verdict: Verdict | None = None
         self._grouped_at = 0.0
 
     def compose_body(self) -> Iterable[Widget]:
@@ -165,6 +167,20 @@ class RunScreen(TableScreen):
 
     def main_widget(self) -> Widget:
         return self.query_one(f"#{self.query_one(ContentSwitcher).current}")
+
+    def applies(self, action: Action) -> bool:
+        run = self.run_
+        match action.id:
+            case "stop" | "detach":
+                return run.state is not RunState.ENDED
+            case "start-rest":
+                return run.state is RunState.RUNNING and run.batch < len(run.batches)
+            case "retry":
+                return any(result.outcome in FAILURES for result in run.results)
+            case "table.mark" | "sort":
+                return self.query_one(ContentSwitcher).current == "table"
+            case _:
+                return True
 
     def tick(self) -> None:
         run = self.run_
@@ -182,6 +198,9 @@ class RunScreen(TableScreen):
         run = self.run_
         paths = [run.log_path(index) for index in range(len(run.results))]
         groups = await asyncio.to_thread(gather, list(run.results), paths)
+        if run.first_failure is not None:
+            self._verdict = await asyncio.to_thread(of_run, run)
+            self._alarm()
         self.query_one(OutcomeGroups).set_groups(groups)
 
     def _draw(self, now: datetime) -> None:
@@ -210,8 +229,19 @@ class RunScreen(TableScreen):
             text = f"{run.deadlock} {key} starts the rest."
         elif run.first_failure is not None:
             first = run.first_failure
+            verdict = self._verdict
+            if verdict is not None:
+                symptoms = [f"  follows from it: {symptom.text}" for symptom in verdict.symptoms]
+                text = "\n".join(
+                    [f"first failure: {verdict.text}", *([verdict.cure] if verdict.cure else []), *symptoms]
+                )
+                self._set_alarm(text)
+                return
             words = first.error or detail(first)
             text = f"first failure: {first.worker.address} {first.outcome.value.replace('_', ' ')} {words}".strip()
+        self._set_alarm(text)
+
+    def _set_alarm(self, text: str) -> None:
         alarm = self.query_one("#run-alarm", Static)
         alarm.display = bool(text)
         alarm.update(text)

@@ -12,7 +12,6 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from backend.cloud.gcloud_flags import parse_duration
-from backend.model import EventKind
 from backend.outcomes import OperatorError
 from backend.run_model import RunPlan, RunRequest
 from backend.sanitize import plain_text
@@ -181,8 +180,5 @@ class RunFormScreen(FormScreen):
             raise OperatorError(f"Nothing was sent: {plan.refusals[0] if plan else 'there is no plan.'}")
         run = await self.console.require_tower().runs.launch(plan)
         self.console.command_history.append(plan.request.title)
-        self.console.note(
-            EventKind.ACTION, f"run {run.id}: {plan.request.title} on {plan_words(plan)}", subject=run.id
-        )
         self.console.pop_screen()
         self.console.push_screen(RunScreen(run))

@@ -76,6 +76,10 @@ def group_lines(
         Segment(f"{look.glyph(token)} {word}", own),
         Segment(f"  {workers}  {group.members}", ground),
     ]
+    if not unfolded and len(group.lines) == 1:
+        segments.append(
+            Segment(f"  {''.join(text for text, _ in pieces(group.lines[0]))}", ground + look.style("muted"))
+        )
     if group.is_first_failure:
         segments.append(Segment("  failed first", ground if cursor and focused else ground + look.style("log-error")))
     strips = [Strip(segments)]

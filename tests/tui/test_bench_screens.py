@@ -1,0 +1,100 @@
+"""The benchmark from the form to the plot, on real multi-process JAX; and what is refused before anything is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backend.bench_model import BenchState
+from backend.context import Context
+from tests.simulator import SimulatorFactory
+from tests.tui.driving import MEDIUM, SMALL, Console, console
+from tui.screens.bench import BenchScreen, figures, series
+from tui.screens.bench_form import AXES, BenchFormScreen, mesh_texts, request_of
+from tui.screens.benches import BenchesScreen
+
+SIZES = {"batch_size": "16", "embedding_dimension": "64", "num_layers": "1", "steps": "4", "warmup": "1"}
+LONG_S = 150.0
+
+
+@pytest.fixture
+def context(simulators: SimulatorFactory) -> Context:
+    return simulators().context
+
+
+async def form(driven: Console) -> BenchFormScreen:
+    """The form on train-a, when the workers have answered."""
+    await driven.shows("train-a", "8/8")
+    await driven.command("bench train-a")
+    await driven.until(lambda: isinstance(driven.app.screen, BenchFormScreen))
+    screen = driven.app.screen
+    assert isinstance(screen, BenchFormScreen)
+    await driven.until(lambda: screen.plan is not None and screen.plan.survey, "the workers' answers")
+    return screen
+
+
+@pytest.mark.parametrize("size", [SMALL, MEDIUM], ids=["80x24", "120x40"])
+async def test_the_form_begins_legal_and_judges_axes_while_they_are_typed(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=size) as driven:
+        screen = await form(driven)
+        assert screen.plan is not None
+        assert screen.plan.refusals == ()
+        await driven.shows("32 devices on 8 workers")
+        screen.line("ici_fsdp_parallelism").value = "8"
+        await driven.shows("refused:", "1x8x1", "multiply", "16 chips")
+        await driven.press("ctrl+r")
+        await driven.until(lambda: "Nothing was sent" in driven.toasts())
+        assert not driven.app.require_tower().benches.active
+        await driven.press("f3")
+        await driven.until(lambda: screen.plan is not None and not screen.plan.refusals)
+
+
+async def test_a_field_that_is_no_number_is_named(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch) as driven:
+        screen = await form(driven)
+        screen.line("steps").value = "ten"
+        await driven.shows("steps: 'ten' is no whole number")
+
+
+async def test_throughput_is_drawn_while_it_runs_and_kept_in_the_list(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        screen = await form(driven)
+        for name, value in SIZES.items():
+            screen.line(name).value = value
+        await driven.until(lambda: screen.plan is not None and not screen.plan.refusals)
+        await driven.press("ctrl+r")
+        await driven.until(lambda: isinstance(driven.app.screen, BenchScreen), "the benchmark")
+        shown = driven.app.screen
+        assert isinstance(shown, BenchScreen)
+        bench = shown.bench
+        assert bench is not None
+        await driven.until(lambda: bench.state.is_over, "its end", wait_s=LONG_S)
+        assert bench.state is BenchState.DONE, bench.errors
+        text = await driven.shows("step time (s)", "TFLOP/s a device", "--dcn_data_parallelism 2", "simulated")
+        assert "MFU" not in text
+        await driven.press("5")
+        await driven.until(lambda: isinstance(driven.app.screen, BenchesScreen))
+        await driven.shows("done", "2 × v5litepod-16", "ICI fsdp 16, DCN data 2")
+        await driven.press("enter")
+        await driven.shows("step time (s)")
+        drawn = series(bench.record, bench.points)
+        assert len(drawn.median) == len(drawn.steps) >= 4
+        assert any("step time" in line for line in figures(bench.summary()))
+
+
+def test_the_axes_of_a_mesh_are_written_into_the_right_fields() -> None:
+    from jobs.meshes import Axes, Mesh
+
+    texts = mesh_texts(Mesh(Axes(data=2, fsdp=4, tensor=8), Axes(data=3)))
+    assert texts["ici_tensor_parallelism"] == "8"
+    assert texts["dcn_data_parallelism"] == "3"
+    assert set(texts) == set(AXES)
+    numbers = {**dict.fromkeys(SIZES, "1"), **texts, "port": "8476"}
+    assert request_of(numbers).mesh == Mesh(Axes(2, 4, 8), Axes(3))
