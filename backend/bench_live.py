@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from backend.bench_model import BenchError, BenchRecord, BenchState, BenchSummary, StepPoint
+from backend.bench_model import BenchError, BenchRecord, BenchRequest, BenchState, BenchSummary, StepPoint
 from backend.fanout import WorkerResult
 from backend.logs import WorkerLog
 from backend.outcomes import Outcome
@@ -252,7 +252,7 @@ class Bench:
             tflops_p10=rates.p10 if rates else None,
             tflops_p90=rates.p90 if rates else None,
             claimed_tflops_per_device=claimed,
-            tflops_total=rates.median * devices if rates else None,
+            tflops_total=rates.median * devices if rates and devices else None,
             mfu=None if error else mfu,
             exposed_communication=_median(finished, "exposed_communication"),
             compile_s=_largest(compiled, "compile_s"),
@@ -292,7 +292,8 @@ class Bench:
         if figures.step_time_s is None:
             joined = len(self.messages("device"))
             return f"{self._state.value}: {joined} of {len(self.run.workers)} workers have found their devices"
-        text = f"{self._state.value}: {figures.steps} of {self._record.request.steps} steps, {figures.step_time_s:.4g} s a step"
+        wanted = f" of {self._record.request.steps}" if self._record.program_digest else ""
+        text = f"{self._state.value}: {figures.steps}{wanted} steps, {figures.step_time_s:.4g} s a step"
         if figures.tflops_per_device is not None:
             text += f", {figures.tflops_per_device:.4g} TFLOP/s a device"
         if figures.mfu is not None:
@@ -300,6 +301,36 @@ class Bench:
         if figures.exposed_communication is not None:
             text += f", {max(0.0, figures.exposed_communication):.0%} exposed communication"
         return f"{text}. {figures.error}" if figures.error else text
+
+
+def read_run(run: FollowedRun, *, pattern: str | None = None, peak_tflops_per_device: float | None = None) -> Bench:
+    """The readings of any run, live or over: refresh it on a clock, or once for one that has ended.
+
+    Args:
+        pattern: As `ReadingParser` takes it; the known kinds of lines when left out.
+
+    Raises:
+        ValueError: The pattern is wrong.
+    """
+    first = run.workers[0]
+    record = BenchRecord(
+        id=run.id,
+        request=BenchRequest(),
+        target=first.queued_resource,
+        project=first.project,
+        zone=first.zone,
+        queued_resource=first.queued_resource,
+        accelerator_type="",
+        slices=len({worker.slice_index for worker in run.workers}),
+        devices=0,
+        platform="",
+        state=BenchState.STARTING,
+        context="",
+        started_at=run.started_at,
+        peak_tflops_per_device=peak_tflops_per_device,
+    )
+    ReadingParser(pattern=pattern)
+    return Bench(run, record, pattern=pattern)
 
 
 def replace_record(record: BenchRecord, bench: Bench) -> BenchRecord:

@@ -14,7 +14,7 @@ import pytest
 
 from backend.bench import BenchManager, read_survey
 from backend.bench_compare import compare, to_csv, to_json_lines, weak_scaling
-from backend.bench_live import Bench
+from backend.bench_live import Bench, read_run
 from backend.bench_model import BenchRecord, BenchRequest, BenchState
 from backend.bench_store import BenchStore
 from backend.fanout import WorkerResult
@@ -184,12 +184,18 @@ def test_a_log_read_from_its_beginning_gives_the_same_figures(logged: Logged) ->
 
 
 def test_any_training_run_can_be_read(logged: Logged) -> None:
-    bench = Bench(logged.run, record(logged.run, peak_tflops_per_device=None))
+    bench = read_run(logged.run, peak_tflops_per_device=200.0)
     for number in range(3):
         text = f"I0706 16:50:26.230209 140110937163584 metric_logger.py:214] completed step: {number}, seconds: 0.25,"
         logged.say("train-a/0/0", f"{text} TFLOP/s/device: 86.0, Tokens/s/device: 1.0, loss: 2.0\n".encode())
     bench.refresh()
     assert [point.tflops_per_device for point in bench.points] == [86.0, 86.0, 86.0]
+    assert bench.summary().mfu == 0.43
+    assert bench.words() == "stepping: 2 steps, 0.25 s a step, 86 TFLOP/s a device (43.0% of peak)"
+    own = read_run(logged.run, pattern=r"step: (?P<step>\d+), seconds: (?P<seconds>[\d.]+)")
+    assert [point.step_time_s for point in own.points] == [0.25, 0.25, 0.25]
+    with pytest.raises(ValueError, match="position"):
+        read_run(logged.run, pattern="(")
 
 
 def test_records_survive_the_journal_and_are_found_by_a_beginning(logged: Logged, journal: Journal) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from backend.bench_model import CPU_SIZES, BenchRequest, WorkerSurvey
-from backend.bench_plan import plan_bench, platform_of, programs, suggested_sizes
+from backend.bench_plan import SHIPPED, plan_bench, platform_of, programs, suggested_sizes
 from backend.targets import workers_of
 from jobs.programs import shardings
 from tests.backend.bench_world import CPU, TPU, resource, survey_of
@@ -44,6 +46,13 @@ def test_the_programs_are_shipped_with_all_that_they_import() -> None:
     assert "jobs/programs/shardings.py" in paths
     assert "jobs/meshes.py" in paths
     assert "jobs/accelerators.py" not in paths
+
+
+def test_what_is_shipped_is_written_for_the_pythons_of_workers() -> None:
+    """Images have Python 3.10; what is only asked may meet 3.8."""
+    for path in SHIPPED:
+        ast.parse(Path(path).read_text(), feature_version=(3, 10))
+    ast.parse(Path("jobs/programs/environment.py").read_text(), feature_version=(3, 8))
 
 
 def test_the_flags_are_those_of_the_program() -> None:

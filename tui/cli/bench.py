@@ -16,7 +16,7 @@ from jobs.accelerators import Accelerator, UnknownAccelerator, parse
 from jobs.meshes import advice, legal_meshes, size_problems
 from jobs.programs.shardings import DTYPES
 from jobs.roofline import ASSUMPTIONS, Model, predict
-from tui.cli import bench_shardings, bench_sweep
+from tui.cli import bench_read, bench_shardings, bench_sweep
 from tui.cli.output import add_format, print_json, print_table, timestamp
 
 
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("ids", nargs="+", metavar="ID")
     export.add_argument("--format", choices=("csv", "jsonl"), default="csv")
     export.add_argument("--output", type=Path, metavar="FILE", help="default: standard output")
+    bench_read.add_arguments(actions.add_parser("read", help="step times and throughput out of any training log"))
     plan = actions.add_parser("plan", help="all legal meshes of a type, by predicted throughput; asks nobody")
     plan.add_argument("accelerator_type", metavar="TYPE")
     plan.add_argument("--slices", type=int, default=1)
@@ -57,6 +58,8 @@ def main(arguments: argparse.Namespace) -> int:
         return bench_shardings.main(arguments)
     if arguments.action == "sweep":
         return bench_sweep.main(arguments)
+    if arguments.action == "read":
+        return bench_read.main(arguments)
     if arguments.action == "plan":
         return _plan(arguments)
     journal = Journal.open(paths().journal)
