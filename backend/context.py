@@ -15,6 +15,7 @@ from pathlib import Path
 
 import platformdirs
 
+from backend.inventory import Inventory, load_inventory
 from backend.outcomes import OperatorError
 from backend.settings import Table, read_toml
 
@@ -37,6 +38,7 @@ _CONTEXT_KEYS = (
     "read_only",
     "ssh",
     "prices",
+    "inventory",
 )
 _SSH_KEYS = ("port", "user", "key", "route", "jump", "connect_limit")
 
@@ -79,6 +81,8 @@ class Context:
     ssh: SSHSettings = field(default_factory=SSHSettings)
     prices: tuple[tuple[str, float], ...] = ()
     """USD per chip-hour by generation ("v5e"), as the operator gave them."""
+    inventory: Inventory = field(default_factory=Inventory)
+    """Machines that the service does not serve; with them a context may have no project and no zones."""
     source: str = ""
     """Where it was read: a file, or gcloud's configuration."""
 
@@ -196,8 +200,10 @@ def _load(name: str | None, file: Path | None) -> Context:
 
 def _context(table: Table, name: str, folder: Path) -> Context:
     table.only(_CONTEXT_KEYS)
+    inventory = load_inventory(table, folder)
     project = table.get_str("project")
-    if not project:
+    cloudless = bool(inventory) and "project" not in table.data and "zones" not in table.data
+    if not project and not cloudless:
         raise table.problem(
             "project" if "project" in table.data else None, "project is missing.", 'Write project = "...".'
         )
@@ -209,15 +215,16 @@ def _context(table: Table, name: str, folder: Path) -> Context:
         name=name or table.get_str("name") or table.file.stem,
         label=table.get_str("label"),
         project=project,
-        zones=_zones(table),
+        zones=() if cloudless else _zones(table),
         also=tuple(also),
         endpoint=table.get_str("endpoint", DEFAULT_ENDPOINT),
         rest_endpoint=table.get_str("rest_endpoint", DEFAULT_REST_ENDPOINT).rstrip("/"),
         transport=table.get_choice("transport", "tls", ("tls", "insecure")),
         credentials=table.get_choice("credentials", "adc", ("adc", "none")),
         read_only=table.get_bool("read_only", False),
-        ssh=_ssh(table.table("ssh"), folder),
+        ssh=_ssh(table.table("ssh"), folder, inventory.key if cloudless else None),
         prices=_prices(table.table("prices")),
+        inventory=inventory,
         source=str(table.file),
     )
     _check_transport(table, context)
@@ -235,13 +242,13 @@ def _zones(table: Table) -> tuple[str, ...]:
     return tuple(dict.fromkeys(zones))
 
 
-def _ssh(table: Table, folder: Path) -> SSHSettings:
+def _ssh(table: Table, folder: Path, default_key: Path | None) -> SSHSettings:
     table.only(_SSH_KEYS)
     key = table.get_str("key")
     settings = SSHSettings(
         port=table.get_int("port", 22, least=1, most=65535),
         user=table.get_str("user"),
-        key=folder / Path(key).expanduser() if key else None,
+        key=folder / Path(key).expanduser() if key else default_key,
         route=table.get_choice("route", "external", ROUTES),
         jump=table.get_str("jump"),
         connect_limit=table.get_int("connect_limit", CONNECT_LIMIT, least=1, most=4096),

@@ -11,6 +11,7 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from backend import inventory
 from backend.model import Fleet, QueuedResource, Slice
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
@@ -113,8 +114,13 @@ def _named(fleet: Fleet) -> Iterator[tuple[str, str, tuple[WorkerRef, ...]]]:
     """(name, state, workers) of everything that a target can name."""
     for resource in fleet.queued_resources:
         yield resource.name, resource.state, workers_of(resource)
+    listed: dict[str, list[WorkerRef]] = {}
     for item in fleet.standalone:
         yield item.node_id, item.state, workers_of_slice(item)
+        if item.zone == inventory.ZONE and item.queued_resource:
+            listed.setdefault(item.queued_resource, []).extend(workers_of_slice(item))
+    for name, refs in listed.items():
+        yield name, inventory.LISTED, tuple(sorted(refs, key=lambda each: each.order))
 
 
 def _near(word: str, names: Iterable[str]) -> str:

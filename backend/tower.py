@@ -94,7 +94,7 @@ class Tower:
         from backend.ssh.connections import ConnectionPool
         from backend.ssh.hostkeys import SliceHostKeys
 
-        api = SliceHostKeys(self.client, lambda: self.watch.fleet)
+        api = SliceHostKeys(self.client, lambda: self.watch.fleet, self.context.inventory)
         return ConnectionPool(
             self.context,
             api,

@@ -77,7 +77,10 @@ class FleetWatch:
         self._journal = journal
         self._clock = clock
         self._zones = [Zone(project, zone) for project, zone in context.places]
-        self._fleet = Fleet(polls=tuple(zone.poll for zone in self._zones))
+        self._listed = context.inventory.facts(context.project)
+        self._fleet = Fleet(
+            standalone=self._listed, polls=tuple(zone.poll for zone in self._zones), loaded=not self._zones
+        )
         self._running = False
         self._news = asyncio.Event()
         self._journal_failed = False
@@ -94,7 +97,8 @@ class FleetWatch:
         """Polls until it is cancelled."""
         self._running = True
         try:
-            await asyncio.to_thread(self._client.prepare)
+            if self._zones:
+                await asyncio.to_thread(self._client.prepare)
             async with asyncio.TaskGroup() as group:
                 for zone in self._zones:
                     group.create_task(self._watch(zone))
@@ -294,7 +298,8 @@ class FleetWatch:
     def _publish(self) -> None:
         old = self._fleet
         queued = _merged(old.queued_resources, [zone.look.queued_resources for zone in self._zones], _request_order)
-        standalone = _merged(old.standalone, [zone.look.standalone for zone in self._zones], _slice_order)
+        parts = [zone.look.standalone for zone in self._zones]
+        standalone = _merged(old.standalone, [*parts, self._listed] if self._listed else parts, _slice_order)
         self._fleet = Fleet(
             version=old.version + 1,
             queued_resources=queued,

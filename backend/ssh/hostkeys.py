@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 import asyncssh
 
+from backend import inventory
 from backend.model import Event, EventKind, Fleet, Slice
 from backend.outcomes import OperatorError
 from backend.targets import WorkerRef
@@ -82,9 +83,13 @@ class SliceHostKeys:
     Args:
         client: The Cloud TPU client.
         fleet: The fleet as it is known now; the slice of a worker is found in it by uid.
+        listed: Machines that the API does not serve; their keys stand there, or nowhere.
     """
 
-    def __init__(self, client: HostKeyAsker, fleet: Callable[[], Fleet]) -> None:
+    def __init__(
+        self, client: HostKeyAsker, fleet: Callable[[], Fleet], listed: inventory.Inventory | None = None
+    ) -> None:
+        self._inventory = listed or inventory.Inventory()
         self._client = client
         self._fleet = fleet
         self._indexed: Fleet | None = None
@@ -93,6 +98,9 @@ class SliceHostKeys:
         self._names: dict[str, _Shared[str]] = {}
 
     async def host_keys(self, worker: WorkerRef, *, fresh: bool = False) -> Sequence[str]:
+        if worker.zone == inventory.ZONE:
+            listed = self._inventory.find(worker)
+            return listed.host_keys if listed is not None else ()
         item = self._slice(worker)
         answer = await _shared(self._keys, node_of(worker), lambda: self._client.host_keys(item), fresh=fresh)
         return answer.get(worker.worker_index, [])
@@ -239,7 +247,9 @@ class HostKeys:
             return
         self._pin(worker, (shown,), "first-use")
         self._tell(
-            worker, f"The API has no host key for {worker.address}: {fingerprint(shown)} trusted on first use."
+            worker,
+            f"The {'inventory' if worker.zone == inventory.ZONE else 'API'} has no host key for {worker.address}: "
+            f"{fingerprint(shown)} trusted on first use.",
         )
 
     def known(self, worker: WorkerRef) -> tuple[str, ...]:

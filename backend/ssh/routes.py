@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from backend import inventory
 from backend.context import Context
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
@@ -87,6 +88,8 @@ async def route_to(
     """
     settings = context.ssh
     user = login_name(settings.user)
+    if worker.zone == inventory.ZONE:
+        return await _to_listed(worker, context)
     if settings.route == "iap":
         name = await instance_name(worker) if instance_name is not None else ""
         if not name:
@@ -105,6 +108,25 @@ async def route_to(
     address = _required(worker, worker.internal_ip, "internal", "external or iap")
     hop = parse_hop(settings.jump) if settings.route == "jump" else None
     return Route(address, settings.port, user, hop)
+
+
+async def _to_listed(worker: WorkerRef, context: Context) -> Route:
+    """A machine of the inventory: user, port and key of its entry, else of the context."""
+    settings = context.ssh
+    listed = context.inventory.find(worker)
+    if listed is None:
+        raise OperatorError(f"{worker.address} is not in the inventory any more.", "Look at the context's inventory.")
+    if settings.route == "iap":
+        raise OperatorError(
+            f"{worker.address} is listed by address, and IAP wants the name of a VM.",
+            "Keep the inventory in a context with the route external, jump or config.",
+        )
+    if settings.route == "config":
+        found = await _from_openssh(worker, context)
+        return replace(found, key=listed.key or found.key)
+    hop = parse_hop(settings.jump) if settings.route == "jump" else None
+    user = login_name(listed.user or settings.user)
+    return Route(listed.host, listed.port or settings.port, user, hop, key=listed.key)
 
 
 def _required(worker: WorkerRef, address: str, kind: str, others: str) -> str:

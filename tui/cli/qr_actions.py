@@ -7,6 +7,7 @@ import asyncio
 import sys
 from datetime import UTC, datetime
 
+from backend import inventory
 from backend.cloud import equivalents
 from backend.cloud.intents import IntentKind, IntentStore
 from backend.cloud.policies import PolicyStore
@@ -205,7 +206,7 @@ async def recreate(arguments: argparse.Namespace) -> int:
 
 def _orphans(fleet: Fleet) -> list[Slice]:
     """Nodes that say a queued resource owns them, which is not there."""
-    return [each for each in fleet.standalone if each.queued_resource]
+    return [each for each in fleet.standalone if each.queued_resource and each.zone != inventory.ZONE]
 
 
 async def cleanup(arguments: argparse.Namespace) -> int:

@@ -107,7 +107,7 @@ class CreateScreen(FormScreen):
         if field.kind is Kind.FLAG:
             choices, hint = ("", ON), "no"
         elif field.name == "zone":
-            value = value or context.zones[0]
+            value = value or next(iter(context.zones), "")
             suggestions = context.zones
         elif field.name == "tier":
             value = value or choices[0]

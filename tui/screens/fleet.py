@@ -236,7 +236,7 @@ class FleetScreen(TableScreen):
             self.console.show_equivalent(f"describe {item.name}", equivalents.describe(item, rest))
         else:
             context = self.console.context
-            same = equivalents.list_(context.project, context.zones[0], rest)
+            same = equivalents.list_(context.project, next(iter(context.zones), "ZONE"), rest)
             self.console.show_equivalent("queued resources", same)
 
     async def do_again(self) -> None:
