@@ -32,6 +32,9 @@ from backend.targets import WorkerRef
 
 START_TIMEOUT_S = 60.0
 """For one start to answer; asked again afterwards."""
+START_ATTEMPTS = 5
+"""For a worker that could not even run a shell or an interpreter, as one that is short of processes for a moment."""
+NO_PYTHON = 127
 STATUS_TIMEOUT_S = 30.0
 HEADER_LIMIT = 64 * 1024
 
@@ -161,7 +164,7 @@ class DetachedDriver:
                 run.finish(index, Outcome.NOT_STARTED, "Not started: the run was stopped.")
                 return None
             if request is None or run.interrupted:
-                verb, request = ["status", self._name(index)], b""
+                verb, request = ["status", self._name(index)], ""
             try:
                 status = await self._ask(index, verb, request, START_TIMEOUT_S)
             except Lost as error:
@@ -173,6 +176,9 @@ class DetachedDriver:
                     run.finish(index, Outcome.UNREACHABLE, error.what)
                     return None
                 await self._pause(index, attempt, f"whether it started is not known yet: {error.what}")
+                continue
+            if status.get("reached") is False and status.get("code") != NO_PYTHON and attempt < START_ATTEMPTS:
+                await self._pause(index, attempt, f"starting again: {_text(status.get('error'))}")
                 continue
             return status if self._begun(index, status) else None
 
@@ -208,9 +214,12 @@ class DetachedDriver:
         while True:
             size = run.log(index).size
             try:
-                finished = await self._follow(index)
-                status = await self._ask(index, ["status", self._name(index)], b"", STATUS_TIMEOUT_S)
-                over = finished or status.get("state") in ("lost", "absent")
+                status = await self._follow(index)
+                if status is None:
+                    status = await self._ask(index, ["status", self._name(index)], "", STATUS_TIMEOUT_S)
+                    over = status.get("state") in ("lost", "absent")
+                else:
+                    over = True
                 if over and self._ended(index, status):
                     return
                 why = "the output is read again"
@@ -228,7 +237,7 @@ class DetachedDriver:
 
     # -- the parts ---------------------------------------------------------------------------------------------------
 
-    def _request(self, index: int) -> bytes | None:
+    def _request(self, index: int) -> str | None:
         """What the supervisor's start reads; None when it can't be made any more."""
         run = self._run
         if self._secrets is None and run.request.secret_environment:
@@ -245,9 +254,9 @@ class DetachedDriver:
             request["shell"] = " ".join(run.request.argv)
         else:
             request["argv"] = list(run.request.argv)
-        return json.dumps(request).encode()
+        return json.dumps(request)
 
-    async def _ask(self, index: int, verb: list[str], request: bytes, timeout_s: float) -> dict[str, Any]:
+    async def _ask(self, index: int, verb: list[str], request: str, timeout_s: float) -> dict[str, Any]:
         """One verb of the supervisor; its last JSON object, or `error` and `code` when it told none.
 
         Raises:
@@ -255,21 +264,17 @@ class DetachedDriver:
             Lost: It was asked, and its answer did not come.
         """
         nonce = new_nonce()
-        script = scripts.supervise(self._program.packed, self._program.digest, verb, nonce) + request
-        ended, _, output = await ask(self._pool, self._run.workers[index], script, nonce, timeout_s=timeout_s)
-        for line in reversed(output.splitlines()):
-            if line.startswith(b"{"):
-                try:
-                    found = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(found, dict):
-                    return found
+        script = scripts.supervise(self._program.packed, self._program.digest, verb, nonce, request)
+        ended, control, output = await ask(self._pool, self._run.workers[index], script, nonce, timeout_s=timeout_s)
+        found = _last_object(output)
+        if found is not None:
+            return found
         tail = output[-400:].decode("utf-8", "replace").strip().replace("\n", " ")
-        return {"error": tail or f"it ended with code {ended.code} and said nothing", "code": ended.code}
+        error = tail or f"it ended with code {ended.code} and said nothing"
+        return {"error": error, "code": ended.code, "reached": bool(control)}
 
-    async def _follow(self, index: int) -> bool:
-        """Takes output until the connection or the run ends. True when all output was sent.
+    async def _follow(self, index: int) -> dict[str, Any] | None:
+        """Takes output until the connection or the run ends. The last status when all output was sent, else None.
 
         Raises:
             OperatorError: The worker can't be reached, or its connection was lost.
@@ -277,7 +282,7 @@ class DetachedDriver:
         run = self._run
         worker = run.workers[index]
         base = read_base(self._base_path(index))
-        verb = ["follow", self._name(index)]
+        verb = ["follow", self._name(index), "--tell"]
         if base is not None:
             verb += ["--inode", str(base.inode), "--offset", str(base.offset(run.log(index).size))]
         nonce = new_nonce()
@@ -296,7 +301,7 @@ class DetachedDriver:
                 remote.abandon()
         if ended.lost:
             raise Lost(worker, "the connection was lost; the run goes on there.", raw=ended.raw)
-        return ended.code == 0 and follower.whole
+        return follower.status() if ended.code == 0 and follower.whole else None
 
     def _ended(self, index: int, status: dict[str, Any]) -> bool:
         """Takes the end from a status; False when it is not the end."""
@@ -327,7 +332,7 @@ class DetachedDriver:
     async def stop(self, index: int, grace_s: float) -> tuple[int, ...]:
         """Ends the run on one worker through its supervisor, which looks for everything that it started."""
         verb = ["stop", self._name(index), "--grace", f"{grace_s:g}"]
-        status = await self._ask(index, verb, b"", grace_s + STOP_ANSWER_S)
+        status = await self._ask(index, verb, "", grace_s + STOP_ANSWER_S)
         if "survivors" in status:
             return tuple(pid for pid in map(whole, status["survivors"]) if pid is not None)
         if status.get("error") == "no such run":
@@ -364,6 +369,8 @@ class Follower:
         self._base = base
         self._path = path
         self._header = b""
+        self._told = b""
+        """What came on stderr: the last status."""
         self._reading_header = True
         self._target = 0
         """Size of the local log when all that was there at the beginning has come."""
@@ -372,7 +379,10 @@ class Follower:
         """False once something was not taken, so that it must be read again."""
 
     def take(self, data: bytes, stream: int) -> None:
-        if stream != 1 or not self.whole:
+        if stream != 1:
+            self._told += data[: max(0, HEADER_LIMIT - len(self._told))]
+            return
+        if not self.whole:
             return
         if self._reading_header:
             data = self._take_header(data)
@@ -392,6 +402,10 @@ class Follower:
         if self._index not in self._run.caught_up and self._run.log(self._index).size >= self._target:
             self._run.caught_up.add(self._index)
             self._run.changed()
+
+    def status(self) -> dict[str, Any] | None:
+        """The status that was told at the end, if one was."""
+        return _last_object(self._told)
 
     def _take_header(self, data: bytes) -> bytes:
         self._header += data
@@ -421,6 +435,19 @@ class Follower:
         if not rest:
             self._look_whether_caught_up()
         return rest
+
+
+def _last_object(output: bytes) -> dict[str, Any] | None:
+    """The last line that is a JSON object."""
+    for line in reversed(output.splitlines()):
+        if line.startswith(b"{"):
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(found, dict):
+                return found
+    return None
 
 
 def whole(value: object) -> int | None:

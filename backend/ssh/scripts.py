@@ -170,7 +170,7 @@ def setup(command: str, digest: str, key: str, nonce: str, environment: Mapping[
 
 RECEIVER = """\
 import hashlib, os, sys, zlib
-nonce, digest, size, rest = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:]
+path, digest, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
 packed = b""
 while len(packed) < size:
     part = os.read(0, size - len(packed))
@@ -180,37 +180,37 @@ while len(packed) < size:
 text = zlib.decompress(packed)
 if hashlib.sha256(text).hexdigest() != digest:
     sys.exit("slicetower: the supervisor arrived damaged")
-folder = os.path.join(os.path.expanduser("~"), ".slicetower", "bin")
-os.makedirs(folder, 0o700, exist_ok=True)
-path = os.path.join(folder, "supervisor-%s.py" % digest[:16])
-try:
-    with open(path, "rb") as file:
-        there = file.read() == text
-except OSError:
-    there = False
-if not there:
-    new = "%s.%d" % (path, os.getpid())
-    with open(new, "wb") as file:
-        file.write(text)
-    os.replace(new, path)
-sys.stdout.write("\\x1eslicetower %s go\\n" % nonce)
-sys.stdout.flush()
-os.execv(sys.executable, [sys.executable, "-I", "-S", path] + rest)
+os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+new = "%s.%d" % (path, os.getpid())
+with open(new, "wb") as file:
+    file.write(text)
+os.replace(new, path)
 """
-"""Takes the supervisor from stdin unless its verified copy is there, then becomes it; stdin goes on from there.
+"""Takes the supervisor from stdin, verifies it, and puts it under its name only when it is whole."""
 
-Both run without site and the operator's PYTHON* variables, which starts sooner and can't be led astray; what they start
-has the whole environment."""
+PYTHON = "python3 -I -S"
+"""The supervisor needs neither site nor the operator's PYTHON* variables: it starts sooner, and can't be led astray by
+them. What it starts has the whole environment."""
 
 
-def supervise(packed: bytes, digest: str, verb: Sequence[str], nonce: str) -> bytes:
-    """The script, and the packed program after it, for one verb of the supervisor.
+def supervise(packed: bytes, digest: str, verb: Sequence[str], nonce: str, request: str = "") -> bytes:
+    """The script for one verb of the supervisor, and after it the packed program, which is read only where it is missing.
+
+    Tells `go` when the program is there; all output after it is the supervisor's. Without `go`, nothing was started.
 
     Args:
         packed: zlib of the program's text.
         digest: Hexadecimal sha256 of the text.
         verb: The verb and its arguments.
-        nonce: For the control line `go`, after which all output is the supervisor's.
+        nonce: For the control line.
+        request: What the verb reads from its stdin.
     """
-    words = ["python3", "-I", "-S", "-c", RECEIVER, nonce, digest, str(len(packed)), *verb]
-    return line(command_text(words, shell=False), words=words) + packed
+    path = f"$HOME/.slicetower/bin/supervisor-{digest[:16]}.py"
+    words = [RECEIVER, request, *verb]
+    become = f'{PYTHON} "$_st_p" {" ".join(quote(word) for word in verb)}'
+    script = (
+        f'_st_p="{path}";[ -s "$_st_p" ]||{PYTHON} -c {quote(RECEIVER)} "$_st_p" {digest} {len(packed)}||exit;'
+        f"{control(nonce, 'go')};"
+        + (f"printf %s {quote(request)}|{become}" if request else f"exec {become} </dev/null")
+    )
+    return line(script, words=words) + packed

@@ -616,7 +616,7 @@ class Watch:
         return read_status(self.run)["state"] in ENDED
 
 
-def follow(run: str, inode: int | None, offset: int) -> int:
+def follow(run: str, inode: int | None, offset: int, tell: bool = False) -> int:
     try:
         trail = Trail(run_folder(run))
         if not trail.files:
@@ -639,6 +639,8 @@ def follow(run: str, inode: int | None, offset: int) -> int:
             elif trail.rotated():
                 trail.extend()
             elif ended:
+                if tell:
+                    sys.stderr.write(json.dumps(read_status(run)) + "\n")
                 return 0
             elif watch.ended():
                 ended = True
@@ -719,6 +721,7 @@ def main() -> int:
         if name == "follow":
             verb.add_argument("--inode", type=int)
             verb.add_argument("--offset", type=int, default=0)
+            verb.add_argument("--tell", action="store_true", help="the status on stderr, once all was sent")
         if name == "stop":
             verb.add_argument("--grace", type=float, default=DEFAULT_GRACE_S, help="seconds from TERM to KILL")
     verb = verbs.add_parser("prune")
@@ -728,7 +731,7 @@ def main() -> int:
     if arguments.verb == "start":
         return start()
     if arguments.verb == "follow":
-        return follow(arguments.run, arguments.inode, arguments.offset)
+        return follow(arguments.run, arguments.inode, arguments.offset, arguments.tell)
     if arguments.verb == "stop":
         return stop(arguments.run, arguments.grace)
     if arguments.verb == "prune":
