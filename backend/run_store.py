@@ -141,6 +141,12 @@ class RunStore:
         with self._connection as connection:
             connection.execute("UPDATE runs SET note = ? WHERE id = ?", (note, run_id))
 
+    def delete(self, run_id: str) -> None:
+        """Forgets a run; its logs are the caller's."""
+        with self._connection as connection:
+            connection.execute("DELETE FROM run_workers WHERE run = ?", (run_id,))
+            connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
+
     def get(self, text: str) -> RunRecord:
         """A run by its id, or by an unambiguous beginning or end of it; `last` is the newest.
 

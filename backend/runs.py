@@ -15,6 +15,7 @@ from backend.logs import LogStore
 from backend.model import Event, EventKind, Fleet
 from backend.outcomes import OperatorError, Outcome
 from backend.run_attached import AttachedDriver, kill_marked
+from backend.run_audit import RunAudit
 from backend.run_boots import BootDriver, BootPace, View
 from backend.run_detached import DetachedDriver, Program
 from backend.run_live import Run, RunLock, new_results, now
@@ -67,6 +68,7 @@ class RunManager:
         context: str = "",
     ) -> None:
         self.store = RunStore(journal)
+        self.audit = RunAudit(journal)
         self.logs = LogStore(paths.runs_dir)
         self.budget = ReadBudget()
         """Shared by all sessions; the console limits it, the verbs don't."""
@@ -129,6 +131,7 @@ class RunManager:
                 bundle_source=bundle.source if bundle is not None else "",
             )
         )
+        self.audit.started(run_id)
         self._tell(run, f"Run {run_id} started on {_where(run)}: {plain(plan.remote_text, limit=200)}")
         self._begin(run, values, resumed=False)
         return run

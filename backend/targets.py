@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend import inventory
@@ -188,16 +188,49 @@ def _require_present(name: str, target: str, what: str, asked: _Indices, present
         )
 
 
-def select(fleet: Fleet, texts: Sequence[str]) -> tuple[WorkerRef, ...]:
-    """All workers that the targets name, in numeric order, each once.
+def expand(texts: Sequence[str], groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Targets with each `@name` replaced by the targets of that group, groups of groups too.
 
     Raises:
-        OperatorError: A target is malformed, matches nothing, is ambiguous, or names an index that does not exist.
+        OperatorError: There is no such group (near names), or it holds itself.
+    """
+
+    def opened(text: str, inside: tuple[str, ...]) -> Iterator[str]:
+        if not text.startswith("@"):
+            yield text
+            return
+        name = text[1:]
+        if name not in groups:
+            near = difflib.get_close_matches(name, groups, n=3, cutoff=0.5) or sorted(groups)[:5]
+            known = f"There are: {', '.join(f'@{plain(each)}' for each in near)}." if near else ""
+            cure = known or 'Write [groups] with NAME = ["train-a/0", ...] into the configuration.'
+            raise OperatorError(f"There is no group '@{plain(name)}'.", cure)
+        if name in inside:
+            raise OperatorError(f"The group '@{plain(name)}' holds itself.", "Take it out of its own targets.")
+        for each in groups[name]:
+            yield from opened(each, (*inside, name))
+
+    return tuple(each for text in texts for each in opened(text, ()))
+
+
+def select(
+    fleet: Fleet, texts: Sequence[str], groups: Mapping[str, Sequence[str]] | None = None
+) -> tuple[WorkerRef, ...]:
+    """All workers that the targets name, in numeric order, each once.
+
+    Args:
+        fleet: What exists.
+        texts: Targets, and `@name` for groups.
+        groups: The targets of each saved group.
+
+    Raises:
+        OperatorError: A target is malformed, matches nothing, is ambiguous, or names an index or group that does not
+            exist.
     """
     if not texts:
         raise OperatorError("No target was given.", GRAMMAR)
     found: dict[WorkerRef, None] = {}
-    for text in texts:
+    for text in expand(texts, groups or {}):
         found.update(dict.fromkeys(_select_one(fleet, text)))
     return tuple(sorted(found, key=lambda worker: worker.order))
 

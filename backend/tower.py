@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self
@@ -120,6 +120,17 @@ class Tower:
         from backend.bench import BenchManager
 
         return BenchManager(self.runs, self.pool, self.journal, context=self.context.name)
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[str, ...]]:
+        """Saved target groups, for `backend.targets.select`.
+
+        Raises:
+            OperatorError: a mistake in the configuration.
+        """
+        from backend.groups import load_groups
+
+        return load_groups(self.paths.config)
 
     def notifier(self, show: Callable[[Notice], None]) -> Notifier:
         """Rules of the configuration over what is watched; run it as a task beside the watch.

@@ -16,7 +16,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "fleet": ("tui.cli.fleet", "the fleet as plain text, once"),
     "operations": ("tui.cli.operations", "long-running operations: list, describe, cancel"),
     "run": ("tui.cli.run", "run a command on workers"),
-    "runs": ("tui.cli.runs", "runs: list, show, stop, retry"),
+    "runs": ("tui.cli.runs", "runs: list, show, stop, retry, note, tag, export, prune"),
     "logs": ("tui.cli.logs", "the logs of a run"),
     "copy": ("tui.cli.copy", "copy files to or from workers"),
     "shell": ("tui.cli.shell", "an interactive shell on one worker"),

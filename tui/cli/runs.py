@@ -1,4 +1,4 @@
-"""`slicetower runs list|show|stop|retry`: what ran, where, and what became of it."""
+"""`slicetower runs list|show|stop|retry|note|tag|export|prune`: what ran, where, and what became of it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from backend.context import Context
 from backend.fanout import first_failure
 from backend.model import Fleet
 from backend.outcomes import ExitCode, OperatorError, Outcome
+from backend.run_audit import RunAudit
 from backend.run_model import RunRecord, RunRequest, RunState
 from backend.sanitize import plain
 from backend.targets import WorkerRef, fold, select
 from backend.tower import Tower
+from tui.cli import runs_kept
 from tui.cli.output import add_format, duration, print_json, print_table, timestamp
 from tui.cli.run import follow
 from tui.cli.run_report import counts, failure_json, how, print_stop, verdict_json, verdict_lines
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="runs_verb", required=True, metavar="VERB")
     listing = verbs.add_parser("list", help="the newest runs first")
     listing.add_argument("--limit", type=int, default=50, metavar="N")
+    listing.add_argument("--tag", default="", metavar="TAG", help="only runs with this tag")
     add_format(listing)
     show = verbs.add_parser("show", help="one run, worker by worker")
     show.add_argument("run", metavar="ID", help="an id, its beginning or end, or `last`")
@@ -49,22 +52,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     retry.add_argument("--unknown", action="store_true", help="also where the outcome is unknown")
     retry.add_argument("--dry-run", action="store_true", help="say where it would run")
     add_format(retry)
+    runs_kept.add_verbs(verbs)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    changes = arguments.runs_verb in ("stop", "retry") and not arguments.dry_run
+    changes = arguments.runs_verb in ("stop", "retry", "prune") and not arguments.dry_run
     context = context_of(arguments, changes=f"runs {arguments.runs_verb}" if changes else "")
-    verb = {"list": _list, "show": _show, "stop": _stop, "retry": _retry}[arguments.runs_verb]
+    kept = {"note": runs_kept.note, "tag": runs_kept.tag, "export": runs_kept.export, "prune": runs_kept.remove_old}
+    verb = {"list": _list, "show": _show, "stop": _stop, "retry": _retry, **kept}[arguments.runs_verb]
     return asyncio.run(verb(arguments, context))
 
 
 async def _list(arguments: argparse.Namespace, context: Context) -> int:
     async with open_tower(context) as tower:
-        records = tower.runs.history(limit=arguments.limit)
-    if arguments.format == "json":
-        for record in records:
-            print_json(_record_json(record))
-        return ExitCode.OK
+        records = runs_kept.chosen(tower, limit=arguments.limit, tag=arguments.tag)
+        if arguments.format == "json":
+            for record in records:
+                print_json(_record_json(record, tower.runs.audit))
+            return ExitCode.OK
     rows = [
         [
             record.id,
@@ -87,8 +92,9 @@ def _lasted(record: RunRecord) -> str:
     return bound + duration((until - record.started_at).total_seconds())
 
 
-def _record_json(record: RunRecord) -> dict[str, object]:
+def _record_json(record: RunRecord, audit: RunAudit) -> dict[str, object]:
     first = first_failure(record.results)
+    origin = audit.origin(record.id)
     return {
         "run": record.id,
         "state": record.state,
@@ -106,6 +112,10 @@ def _record_json(record: RunRecord) -> dict[str, object]:
         "bundle": record.bundle_digest,
         "summary": {str(outcome): count for outcome, count in sorted(record.summary.items())},
         "first_failure": None if first is None else failure_json(first),
+        "note": record.note,
+        "tags": list(audit.tags(record.id)),
+        "user": origin.user,
+        "host": origin.host,
     }
 
 
@@ -113,14 +123,19 @@ async def _show(arguments: argparse.Namespace, context: Context) -> int:
     async with open_tower(context) as tower:
         record = await _current(tower, arguments.run)
         verdict = await asyncio.to_thread(of_record, record, tower.runs.logs)
+        described = _record_json(record, tower.runs.audit)
     if arguments.format == "json":
         for result in record.results:
             print_json({**failure_json(result), "started_at": timestamp(result.started_at), "phase": result.phase})
-        print_json({**_record_json(record), "verdict": verdict_json(verdict)})
+        print_json({**described, "verdict": verdict_json(verdict)})
         return ExitCode.OK
     print(f"run       {record.id}  {record.state}  {counts(record.summary)}")
     print(f"started   {timestamp(record.started_at)}  took {_lasted(record)}")
     print(f"executes  {plain(record.remote_text)}")
+    for name in ("note", "tags", "user"):
+        value = described[name]
+        if value:
+            print(f"{name:<8}  {plain(' '.join(value) if isinstance(value, list) else str(value))}")
     if record.bundle_digest:
         print(f"code      {plain(record.bundle_source)}  {record.bundle_digest[:12]}")
     first = first_failure(record.results)

@@ -52,12 +52,12 @@ async def ask_passphrase(path: Path) -> str | None:
 
 
 async def workers_for(tower: Tower, targets: Sequence[str]) -> tuple[WorkerRef, ...]:
-    """The workers that the targets name now.
+    """The workers that the targets, and the saved groups among them, name now.
 
     Raises:
         OperatorError: The cloud can't be asked, or a target matches nothing.
     """
-    return select(await tower.refresh(), targets)
+    return select(await tower.refresh(), targets, tower.groups)
 
 
 @contextmanager
