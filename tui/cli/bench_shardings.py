@@ -249,6 +249,7 @@ def _show_summary(bench: Bench, form: str) -> None:
     told = {error.address: error for error in bench.errors}
     address = first.worker.address
     how = f"exit code {first.exit_code}" if first.exit_code is not None else first.outcome.value
+    how = f"signal {first.signal}" if first.signal else how
     print(f"slicetower: {address} failed first ({how}). {first.error}".rstrip(), file=sys.stderr)
     error = told.get(address) or next(iter(told.values()), None)
     if error is not None:
