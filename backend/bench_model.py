@@ -43,6 +43,11 @@ class BenchRequest:
     no_communication_steps: int = 5
     stuck_after: float = 300.0
     """Seconds; the program ends itself when a step takes longer."""
+    compile_limit: float = 1800.0
+    initialization_timeout: float = 120.0
+    """Seconds for all processes to have joined."""
+    heartbeat_timeout: float = 30.0
+    """Seconds after which a silent process counts as dead, and ends the others."""
     python: str = "python3"
     """The interpreter on the workers."""
     port: int = COORDINATOR_PORT
@@ -71,7 +76,7 @@ class BenchRequest:
         told: tuple[str, ...] = self.mesh.flags()
         for name in sizes:
             told += (f"--{name}", str(getattr(self, name)))
-        for name in ("dtype", "profiler_path", "no_communication_steps", "stuck_after"):
+        for name in _TOLD_WHEN_CHANGED:
             value = getattr(self, name)
             if value != _DEFAULTS[name]:
                 told += (f"--{name}", f"{value:g}" if isinstance(value, float) else str(value))
@@ -100,6 +105,10 @@ class BenchRequest:
         return cls(**told)
 
 
+_TOLD_WHEN_CHANGED = (
+    *("dtype", "profiler_path", "no_communication_steps", "stuck_after"),
+    *("compile_limit", "initialization_timeout", "heartbeat_timeout"),
+)
 _DEFAULTS = {item.name: item.default for item in fields(BenchRequest)}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 COVERAGE = ROOT / "docs" / "coverage.md"
-TEST_ID = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+TEST_ID = re.compile(r"`(tests/[\w/]+\.py)::(?:\w+::)?(\w+)`")
 
 
 def named_tests() -> list[tuple[str, str]]:
@@ -33,7 +33,7 @@ def test_every_named_test_exists() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("heading", ["Cloud", "Simulator", "Runs"])
+@pytest.mark.parametrize("heading", ["Cloud", "Simulator", "Runs", "Benchmarks"])
 def test_every_bullet_names_a_test_or_says_what_is_missing(heading: str) -> None:
     text = COVERAGE.read_text("utf-8")
     section = re.search(rf"^## {heading}\b.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,10 +67,15 @@ def test_the_flags_are_those_of_the_program() -> None:
     for name in ("embedding_dimension", "batch_size", "num_layers", "steps", "warmup", "dtype", "stuck_after"):
         assert getattr(arguments, name) == getattr(request, name)
     assert arguments.no_communication_steps == 0
-    defaults = parser.parse_args([])
-    assert {name: value for name, value in vars(defaults).items() if hasattr(BenchRequest(), name)} == {
-        name: getattr(BenchRequest(), name) for name in vars(defaults) if hasattr(BenchRequest(), name)
+    defaults = vars(parser.parse_args([]))
+    assert defaults == {name: getattr(BenchRequest(), name) for name in defaults}, "no flag is dropped in silence"
+    changed: dict[str, Any] = {
+        name: 7 if isinstance(value, int) else 7.5
+        for name, value in defaults.items()
+        if value not in ("", "bfloat16")
     }
+    carried = vars(parser.parse_args(list(replace(BenchRequest(), **changed).flags)))
+    assert {name: carried[name] for name in changed} == changed
 
 
 def test_a_request_survives_the_journal() -> None:
