@@ -357,7 +357,7 @@ class _BootFollower(Follower):
             super()._look_whether_caught_up()
 
     def take(self, data: bytes, stream: int) -> None:
-        if not self._done:
+        if not self._done or stream != 1:
             super().take(data, stream)
 
     def _shorter(self, header: dict[str, Any]) -> bool:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self
 
 from backend.context import Context, Paths, paths
 from backend.journal import Journal
-from backend.model import Event, EventKind, Fleet
+from backend.model import Event, EventKind, Fleet, QueuedResource
 
 if TYPE_CHECKING:
     from backend.bench import BenchManager
     from backend.cloud.client import CloudClient
     from backend.cloud.watch import FleetWatch
+    from backend.costs import Cost
     from backend.notifications import Notice, Notifier
     from backend.runs import RunManager
     from backend.ssh.connections import ConnectionPool
@@ -142,6 +143,13 @@ class Tower:
         from backend.notifications import Notifier, load_notifications
 
         return Notifier(self.watch, load_notifications(self.paths.config), show, clock=now_utc)
+
+    def costs(self, items: Iterable[QueuedResource]) -> dict[tuple[str, str, str], Cost]:
+        """What requests have cost so far, by `QueuedResource.key`; see backend.costs for what is a lower bound."""
+        from backend.cloud.watch import now_utc
+        from backend.costs import costs
+
+        return costs(items, self.journal.timeline, now_utc(), self.context.price)
 
     async def look(self) -> Fleet:
         """The fleet for somebody who waits for a change of it: polled here, at most every LOOK_S, if nothing watches it.

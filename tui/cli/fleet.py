@@ -11,11 +11,13 @@ from typing import Any
 
 from backend.cloud.advice import advice
 from backend.context import Context, load_context
+from backend.costs import Cost, total
 from backend.model import DEAD_STATES, WAITING_STATES, Fleet, Slice
 from backend.outcomes import ExitCode
 from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, duration, print_json, print_table, timestamp
+from tui.cli.qr_views import cost_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,21 +29,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     file = Path(arguments.context_file) if arguments.context_file else None
     context = load_context(arguments.context, file, read_only=arguments.read_only)
-    fleet = asyncio.run(_refresh(context))
+    fleet, spent = asyncio.run(_refresh(context))
     now = datetime.now(UTC)
     if arguments.format == "json":
-        _print_json(fleet, now)
+        _print_json(fleet, spent, now)
     else:
-        _print_table(context, fleet, now)
+        _print_table(context, fleet, spent, now)
     failing = [poll for poll in fleet.polls if poll.error]
     for poll in failing:
         print(f"slicetower: {poll.zone}: {poll.error} {poll.cure}".rstrip(), file=sys.stderr)
     return ExitCode.CLOUD if failing else ExitCode.OK
 
 
-async def _refresh(context: Context) -> Fleet:
+async def _refresh(context: Context) -> tuple[Fleet, dict[tuple[str, str, str], Cost]]:
     async with Tower.open(context, watch=False) as tower:
-        return await tower.refresh()
+        fleet = await tower.refresh()
+        return fleet, tower.costs(fleet.queued_resources)
 
 
 def totals(fleet: Fleet) -> dict[str, int]:
@@ -59,7 +62,7 @@ def totals(fleet: Fleet) -> dict[str, int]:
     return chips
 
 
-def _print_table(context: Context, fleet: Fleet, now: datetime) -> None:
+def _print_table(context: Context, fleet: Fleet, spent: dict[tuple[str, str, str], Cost], now: datetime) -> None:
     label = f" ({context.label})" if context.label else ""
     chips = " · ".join(f"{kind} {count}" for kind, count in totals(fleet).items() if count)
     print(plain(f"{context.name}{label}: {context.project}, {' '.join(context.zones)}; chips: {chips or 'none'}"))
@@ -88,6 +91,8 @@ def _print_table(context: Context, fleet: Fleet, now: datetime) -> None:
     headers = ["NAME", "ZONE", "STATE", "SLICES", "TYPE", "TIER", "CHIPS", "WORKERS", "AGE"]
     if rows:
         print_table([*headers, "IN STATE", "NOTE"], rows)
+        if spent:
+            print(f"\n{total(spent.values()).sentence}")
     slices = [each for item in fleet.queued_resources for each in item.slices] + list(fleet.standalone)
     if slices:
         print()
@@ -107,7 +112,7 @@ def _print_table(context: Context, fleet: Fleet, now: datetime) -> None:
         )
 
 
-def _print_json(fleet: Fleet, now: datetime) -> None:
+def _print_json(fleet: Fleet, spent: dict[tuple[str, str, str], Cost], now: datetime) -> None:
     for item in fleet.queued_resources:
         since = fleet.since.get(item.key)
         print_json(
@@ -127,6 +132,7 @@ def _print_json(fleet: Fleet, now: datetime) -> None:
                 "state_since_is_lower_bound": since.is_lower_bound if since is not None else None,
                 "note": advice(item, since, now).text,
                 "nodes": [_node(each) for each in item.slices],
+                **cost_json(spent.get(item.key)),
             }
         )
     for each in fleet.standalone:

@@ -10,7 +10,7 @@ from backend.cloud.equivalents import describe as describe_equivalent
 from backend.model import Fleet
 from backend.outcomes import ExitCode, OperatorError
 from backend.tower import Tower
-from tui.cli import qr_actions, qr_create, qr_job, qr_policies, qr_wait
+from tui.cli import qr_actions, qr_create, qr_job, qr_maintenance, qr_policies, qr_wait
 from tui.cli.output import add_format, print_json, timestamp
 from tui.cli.places import add_place, context_of, find, rest_of
 from tui.cli.qr_views import equivalent_json, outline, print_rows, row_json, slices_json, tell_failing
@@ -26,6 +26,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state", action="append", type=str.upper, default=[], metavar="STATE", help="only these states"
     )
+    parser.add_argument("--costs", action="store_true", help="chip-hours so far, and money if [prices] are given")
     add_format(parser)
     add_place(parser)
 
@@ -45,8 +46,9 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
 async def _list(arguments: argparse.Namespace) -> int:
     async with Tower.open(context_of(arguments), watch=False) as tower:
         fleet = await tower.refresh()
-    items = [item for item in fleet.queued_resources if not arguments.state or item.state in arguments.state]
-    print_rows(items, fleet, arguments.format)
+        items = [item for item in fleet.queued_resources if not arguments.state or item.state in arguments.state]
+        spent = tower.costs(items) if arguments.costs else None
+    print_rows(items, fleet, arguments.format, spent)
     return ExitCode.CLOUD if tell_failing(fleet) else ExitCode.OK
 
 
@@ -96,7 +98,7 @@ VERBS: dict[str, Verb] = {
     "cleanup": ("delete what is dead and holds quota", qr_actions.add_cleanup, qr_actions.cleanup),
     "keep": ("make it again after preemptions and failures", qr_policies.add_keep, qr_policies.keep),
     "race": ("several zones or types, the first wins", qr_policies.add_race, qr_policies.race),
-    "maintenance": ("upcoming maintenance, and start it", qr_actions.add_maintenance, qr_actions.maintenance),
+    "maintenance": ("upcoming maintenance, and start it", qr_maintenance.add, qr_maintenance.maintenance),
 }
 
 

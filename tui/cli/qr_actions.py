@@ -1,11 +1,10 @@
-"""`slicetower qr delete|reset|recreate|cleanup|maintenance`: what changes or destroys, confirmed first."""
+"""`slicetower qr delete|reset|recreate|cleanup`: what changes or destroys, confirmed first."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import sys
-from datetime import UTC, datetime
 
 from backend import inventory
 from backend.cloud import equivalents
@@ -16,7 +15,7 @@ from backend.model import DEAD_STATES, Fleet, QueuedResource, QueuedResourceStat
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
-from tui.cli.output import add_format, print_json, print_table
+from tui.cli.output import add_format, print_json
 from tui.cli.places import add_place, confirm, context_of, find, refuse_read_only, rest_of, seconds_argument
 from tui.cli.qr_views import print_dry_run, print_rows, tell_failing
 from tui.cli.qr_wait import wait_ready
@@ -25,7 +24,7 @@ OPERATION_TIMEOUT_S = 600.0
 RECREATE_TIMEOUT_S = 1800.0
 
 
-def _common(parser: argparse.ArgumentParser, *, run_async: bool = True) -> None:
+def common(parser: argparse.ArgumentParser, *, run_async: bool = True) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="print the calls and their equivalents, send nothing")
     if run_async:
@@ -39,7 +38,7 @@ def add_delete(parser: argparse.ArgumentParser) -> None:
     parser.description = "Deletes requests and waits until they are gone, through states in which the API refuses it."
     parser.add_argument("names", nargs="+", metavar="ID")
     parser.add_argument("--force", action="store_true", help="also delete the slices of an ACTIVE request")
-    _common(parser)
+    common(parser)
 
 
 def add_reset(parser: argparse.ArgumentParser) -> None:
@@ -47,32 +46,24 @@ def add_reset(parser: argparse.ArgumentParser) -> None:
         "Restarts all workers of an ACTIVE request: memory is lost, disks stay, startup scripts run again."
     )
     parser.add_argument("name", metavar="ID")
-    _common(parser)
+    common(parser)
 
 
 def add_recreate(parser: argparse.ArgumentParser) -> None:
     parser.description = "Deletes a request with its slices, waits until it is gone, and asks for the same again."
     parser.add_argument("name", metavar="ID")
     parser.add_argument("--wait", action="store_true", help="wait until the new one is ACTIVE with all its workers")
-    _common(parser, run_async=False)
+    common(parser, run_async=False)
 
 
 def add_cleanup(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Deletes what is dead (FAILED, SUSPENDED) or left over, and goes on with deletes that were kept."
     )
-    _common(parser, run_async=False)
+    common(parser, run_async=False)
 
 
-def add_maintenance(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Upcoming maintenance of a request's slices; --start begins it now, where the API allows it."
-    parser.add_argument("name", metavar="ID")
-    parser.add_argument("--start", action="store_true", help="begin it now: the slices go away, for hours perhaps")
-    parser.add_argument("--node", action="append", default=[], metavar="NODE", help="only these slices")
-    _common(parser)
-
-
-def _preview(item: QueuedResource) -> str:
+def line_of(item: QueuedResource) -> str:
     running = f", {item.workers_ready} workers running" if item.workers_ready else ""
     return (
         f"{item.name}  {item.zone}  {item.state}  {item.slice_count} x {plain(item.accelerator_type)}  {item.tier}  "
@@ -100,9 +91,7 @@ async def delete(arguments: argparse.Namespace) -> int:
             ]
             print_dry_run("delete", shown, arguments.format)
             return ExitCode.OK
-        confirm(
-            [item.name for item in items], "delete", yes=arguments.yes, preview=[_preview(item) for item in items]
-        )
+        confirm([item.name for item in items], "delete", yes=arguments.yes, preview=[line_of(item) for item in items])
         return await _delete_all(
             tower,
             items,
@@ -160,7 +149,7 @@ async def reset(arguments: argparse.Namespace) -> int:
         if arguments.dry_run:
             print_dry_run("reset", [equivalents.reset(item, rest_of(context))], arguments.format)
             return ExitCode.OK
-        confirm([item.name], "reset", yes=arguments.yes, preview=[_preview(item)])
+        confirm([item.name], "reset", yes=arguments.yes, preview=[line_of(item)])
         operation = await tower.client.reset_queued_resource(*item.key)
         tower.record("reset", subject=item.name)
         if not arguments.run_async:
@@ -189,7 +178,7 @@ async def recreate(arguments: argparse.Namespace) -> int:
             ]
             print_dry_run("recreate", shown, arguments.format)
             return ExitCode.OK
-        confirm([item.name], "recreate", yes=arguments.yes, preview=[_preview(item)])
+        confirm([item.name], "recreate", yes=arguments.yes, preview=[line_of(item)])
         tower.record("recreate: delete, then ask for the same", subject=item.name)
         intent, _ = await recovery.recreate(item.key, timeout_s=arguments.timeout or RECREATE_TIMEOUT_S)
         if intent.outcome != "done":
@@ -240,12 +229,12 @@ async def cleanup(arguments: argparse.Namespace) -> int:
             print("Nothing is dead, left over or waiting to be deleted.", file=sys.stderr)
             return ExitCode.CLOUD if failing else ExitCode.OK
         chips = sum(item.chips for item in dead)
-        preview = [_preview(item) for item in dead]
+        preview = [line_of(item) for item in dead]
         preview += [
             f"{plain(each.node_id)}  {each.zone}  node without its request {each.queued_resource}" for each in orphans
         ]
         preview += [f"{intent.name}  {intent.zone}  {intent.kind} wished before, still open" for intent in kept]
-        preview += [f"{_preview(item)}  of a race that nobody runs any more" for item in zombies]
+        preview += [f"{line_of(item)}  of a race that nobody runs any more" for item in zombies]
         preview.append(f"{len(dead)} dead requests hold the quota of {chips} chips.")
         names = [item.name for item in dead] + [each.node_id for each in orphans] + [intent.name for intent in kept]
         names += [item.name for item in zombies]
@@ -271,65 +260,3 @@ async def cleanup(arguments: argparse.Namespace) -> int:
             else:
                 print(f"Deleted the node {plain(each.node_id)}.")
         return ExitCode.CLOUD if failing else code
-
-
-async def maintenance(arguments: argparse.Namespace) -> int:
-    context = context_of(arguments)
-    async with Tower.open(context, watch=False) as tower:
-        item = find(await tower.refresh(), arguments.name)
-        chosen = [each for each in item.slices if not arguments.node or each.node_id in arguments.node]
-        unknown = set(arguments.node) - {each.node_id for each in item.slices}
-        if unknown:
-            raise OperatorError(
-                f"{item.name} has no slice {plain(sorted(unknown)[0])}.",
-                f"It has {', '.join(each.node_id for each in item.slices[:8]) or 'none'}.",
-            )
-        if arguments.start or arguments.dry_run:
-            return await _start_maintenance(tower, item, chosen, arguments)
-        rows = [
-            (
-                each.index,
-                each.node_id,
-                found.kind,
-                found.status,
-                found.can_reschedule,
-                found.window_start,
-                found.window_end,
-            )
-            for each in chosen
-            if (found := each.maintenance) is not None
-        ]
-        if arguments.format == "json":
-            names = ("slice", "node_id", "type", "status", "can_reschedule", "window_start", "window_end")
-            for row in rows:
-                print_json(dict(zip(names, row, strict=True)))
-        elif rows:
-            print_table(("SLICE", "NODE", "TYPE", "STATUS", "MAY START", "FROM", "TO"), rows)
-        else:
-            print(f"No maintenance of {item.name} is announced.", file=sys.stderr)
-        return ExitCode.OK
-
-
-async def _start_maintenance(
-    tower: Tower, item: QueuedResource, chosen: list[Slice], arguments: argparse.Namespace
-) -> int:
-    node_ids = [each.node_id for each in chosen]
-    if arguments.dry_run:
-        shown = equivalents.perform_maintenance(item, node_ids, rest_of(tower.context))
-        print_dry_run("maintenance", [shown], arguments.format)
-        return ExitCode.OK
-    refuse_read_only(tower.context, "start a maintenance")
-    fixed = [each for each in chosen if each.maintenance is None or not each.maintenance.can_reschedule]
-    if fixed or not chosen:
-        name = fixed[0].node_id if fixed else item.name
-        raise OperatorError(
-            f"The maintenance of {name} cannot be started by hand now.",
-            "The API allows it only while one is PENDING and says can_reschedule; `qr maintenance` shows that.",
-        )
-    confirm([item.name], "start the maintenance of", yes=arguments.yes, preview=[_preview(item)])
-    operation = await tower.client.perform_maintenance(*item.key, node_ids=tuple(node_ids))
-    tower.record(f"started the maintenance of {len(node_ids)} slices", subject=item.name)
-    if not arguments.run_async:
-        operation = await tower.client.wait_operation(operation, arguments.timeout or OPERATION_TIMEOUT_S)
-    print_json({"name": item.name, "operation": operation.path, "done": operation.done, "at": datetime.now(UTC)})
-    return ExitCode.OK

@@ -10,6 +10,7 @@ from typing import Any
 from backend.cloud.advice import advice
 from backend.cloud.equivalents import Equivalent
 from backend.cloud.requests import Problem
+from backend.costs import Cost, total
 from backend.model import Fleet, QueuedResource, StateSince
 from backend.sanitize import plain
 from tui.cli.output import duration, print_json, print_table, timestamp
@@ -41,14 +42,37 @@ def row_json(item: QueuedResource, since: StateSince | None, now: datetime) -> d
     }
 
 
-def print_rows(items: Iterable[QueuedResource], fleet: Fleet, output: str) -> None:
-    """A table, or one JSON line each."""
+def cost_json(spent: Cost | None) -> dict[str, Any]:
+    """Fields of `--costs`; null where the chips or the price are not known."""
+    return {
+        "chip_hours": None if spent is None else round(spent.chip_hours, 4),
+        "chip_hours_is_lower_bound": None if spent is None else spent.is_lower_bound,
+        "cost_usd": None if spent is None or spent.usd is None else round(spent.usd, 4),
+        "usd_per_hour": None if spent is None else spent.usd_per_hour,
+    }
+
+
+def _cost_cells(spent: Cost | None) -> list[object]:
+    if spent is None:
+        return ["", ""]
+    money = "" if spent.usd is None else f"{spent.bound}{spent.usd:,.2f}"
+    return [f"{spent.bound}{spent.chip_hours:,.1f}", money]
+
+
+def print_rows(
+    items: Iterable[QueuedResource],
+    fleet: Fleet,
+    output: str,
+    spent: Mapping[tuple[str, str, str], Cost] | None = None,
+) -> None:
+    """A table, or one JSON line each; with what each has cost where that is given."""
     now = datetime.now(UTC)
     rows: list[list[object]] = []
     for item in items:
         since = fleet.since.get(item.key)
         if output == "json":
-            print_json(row_json(item, since, now))
+            more = {} if spent is None else cost_json(spent.get(item.key))
+            print_json({**row_json(item, since, now), **more})
             continue
         bound = ">= " if since is not None and since.is_lower_bound else ""
         rows.append(
@@ -63,11 +87,14 @@ def print_rows(items: Iterable[QueuedResource], fleet: Fleet, output: str) -> No
                 f"{item.workers_ready}/{item.workers_expected}" if item.workers_expected else "",
                 duration((now - item.created_at).total_seconds()) if item.created_at is not None else "",
                 f"{bound}{duration((now - since.at).total_seconds())}" if since is not None else "",
+                *([] if spent is None else _cost_cells(spent.get(item.key))),
                 advice(item, since, now).text,
             ]
         )
     if output != "json" and rows:
-        print_table(HEADERS, rows)
+        print_table(HEADERS if spent is None else (*HEADERS[:-1], "CHIP-HOURS", "USD", HEADERS[-1]), rows)
+        if spent:
+            print(total(spent.values()).sentence, file=sys.stderr)
     elif output != "json":
         print("No queued resources.", file=sys.stderr)
 

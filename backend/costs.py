@@ -1,0 +1,115 @@
+"""What requests have cost so far, by the states that the journal saw: chip-hours always, money where a price is given.
+
+Chips count while their request is ACTIVE. What nobody watched is not invented: such figures are lower bounds, and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from backend.journal import StateSpan
+from backend.model import QueuedResource, QueuedResourceState
+from jobs import accelerators
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one request, from its creation until now."""
+
+    chip_hours: float
+    is_lower_bound: bool
+    usd: float | None = None
+    """None without a price for its generation."""
+    usd_per_hour: float | None = None
+    """At present; 0 while it is not ACTIVE."""
+
+    @property
+    def bound(self) -> str:
+        return ">= " if self.is_lower_bound else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Of several requests."""
+
+    chip_hours: float = 0.0
+    is_lower_bound: bool = False
+    usd: float | None = None
+    """Of those that have a price; None when none has."""
+    unpriced_chip_hours: float = 0.0
+
+    @property
+    def sentence(self) -> str:
+        """`>= 12.5 chip-hours so far, >= 15.00 USD by your prices`."""
+        bound = ">= " if self.is_lower_bound else ""
+        words = f"{bound}{self.chip_hours:,.1f} chip-hours so far"
+        if self.usd is None:
+            return words
+        # What has no price is money that this sum lacks.
+        least = ">= " if self.is_lower_bound or self.unpriced_chip_hours else ""
+        return f"{words}, {least}{self.usd:,.2f} USD by your prices"
+
+
+def cost(
+    item: QueuedResource,
+    spans: Sequence[StateSpan],
+    now: datetime,
+    price: Callable[[str], float | None] = lambda _generation: None,
+) -> Cost | None:
+    """What one request has cost; None where the catalogue does not know its chips.
+
+    Args:
+        item: The request as it is now.
+        spans: Its states in order, as `Journal.timeline` has them.
+        now: Until when the present state counts.
+        price: USD per chip-hour by generation ("v5e").
+    """
+    found = accelerators.find(item.accelerator_type)
+    if not item.chips:
+        return None
+    active = [span for span in spans if span.state == QueuedResourceState.ACTIVE]
+    hours = sum(span.seconds(now) for span in active) / 3600
+    unseen = not spans or spans[0].entered_is_lower_bound or any(span.entered_is_lower_bound for span in active)
+    # Slices that are up under a request that is not ACTIVE cost too, and no span says for how long.
+    hidden = item.state != QueuedResourceState.ACTIVE and any(each.ready for each in item.slices)
+    rate = price(found.generation.name) if found is not None else None
+    running = item.chips if item.state == QueuedResourceState.ACTIVE else 0
+    return Cost(
+        chip_hours=hours * item.chips,
+        is_lower_bound=unseen or hidden,
+        usd=None if rate is None else hours * item.chips * rate,
+        usd_per_hour=None if rate is None else running * rate,
+    )
+
+
+def costs(
+    items: Iterable[QueuedResource],
+    timeline: Callable[[Key], Sequence[StateSpan]],
+    now: datetime,
+    price: Callable[[str], float | None] = lambda _generation: None,
+) -> dict[Key, Cost]:
+    """By `QueuedResource.key`; requests whose chips are not known are left out.
+
+    Args:
+        items: Requests as they are now.
+        timeline: `Journal.timeline`.
+        now: Until when present states count.
+        price: `Context.price`.
+    """
+    found = {item.key: cost(item, timeline(item.key), now, price) for item in items}
+    return {key: each for key, each in found.items() if each is not None}
+
+
+def total(parts: Iterable[Cost]) -> Total:
+    every = list(parts)
+    priced = [each.usd for each in every if each.usd is not None]
+    return Total(
+        chip_hours=sum(each.chip_hours for each in every),
+        is_lower_bound=any(each.is_lower_bound for each in every),
+        usd=sum(priced) if priced else None,
+        unpriced_chip_hours=sum(each.chip_hours for each in every if each.usd is None),
+    )

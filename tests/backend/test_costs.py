@@ -1,0 +1,109 @@
+"""Chip-hours out of what was seen; what was not seen makes a lower bound, never a number."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.costs import Cost, cost, total
+from backend.journal import StateSpan
+from backend.model import QueuedResource, Slice, Worker
+from tests.simulator import SimulatorFactory
+
+NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
+ITEM = QueuedResource(
+    "p", "z", "a", "ACTIVE", accelerator_type="v5litepod-16", slice_count=2, chips_per_slice=16
+)  # fmt: skip
+
+
+def spans(*stays: tuple[str, float], bound: bool = False) -> list[StateSpan]:
+    """States with their hours, the last one until now."""
+    at = NOW - timedelta(hours=sum(hours for _, hours in stays))
+    found = []
+    for place, (state, hours) in enumerate(stays):
+        until = at + timedelta(hours=hours)
+        last = place == len(stays) - 1
+        found.append(StateSpan(state, at, bound and place == 0, None if last else until))
+        at = until
+    return found
+
+
+def test_chips_count_while_active_and_only_then() -> None:
+    seen = spans(("WAITING_FOR_RESOURCES", 5.0), ("PROVISIONING", 1.0), ("ACTIVE", 2.5))
+    found = cost(ITEM, seen, NOW, {"v5e": 1.5}.get)
+    assert found == Cost(chip_hours=80.0, is_lower_bound=False, usd=120.0, usd_per_hour=48.0)
+    dead = replace(ITEM, state="SUSPENDED")
+    over = cost(dead, spans(("ACTIVE", 2.0), ("SUSPENDING", 0.1), ("SUSPENDED", 9.0)), NOW, {"v5e": 1.5}.get)
+    assert over is not None
+    assert (over.chip_hours, over.is_lower_bound, over.usd_per_hour) == (64.0, False, 0.0)
+
+
+def test_without_a_price_there_is_no_money() -> None:
+    found = cost(ITEM, spans(("ACTIVE", 1.0)), NOW, {"v4": 3.0}.get)
+    assert found is not None
+    assert (found.chip_hours, found.usd, found.usd_per_hour) == (32.0, None, None)
+
+
+@pytest.mark.parametrize("first", ["ACTIVE", "SUSPENDED"])
+def test_a_beginning_that_nobody_saw_makes_a_lower_bound(first: str) -> None:
+    found = cost(ITEM, spans((first, 1.0), ("ACTIVE", 1.0), bound=True), NOW)
+    assert found is not None
+    assert found.is_lower_bound
+    assert found.bound == ">= "
+
+
+def test_nothing_seen_is_no_zero() -> None:
+    found = cost(ITEM, [], NOW)
+    assert found is not None
+    assert (found.chip_hours, found.is_lower_bound) == (0.0, True)
+
+
+def test_slices_that_are_up_under_a_failed_request_make_a_lower_bound() -> None:
+    up = Slice("p", "z", "a-0", 0, "READY", health="HEALTHY", workers=(Worker(0, "10.0.0.1"),))
+    found = cost(replace(ITEM, state="FAILED", slices=(up,)), spans(("PROVISIONING", 1.0), ("FAILED", 1.0)), NOW)
+    assert found is not None
+    assert found.is_lower_bound
+
+
+def test_unknown_chips_have_no_cost() -> None:
+    assert cost(replace(ITEM, chips_per_slice=0), spans(("ACTIVE", 1.0)), NOW) is None
+
+
+def test_a_total_says_what_it_lacks() -> None:
+    parts = [Cost(10.0, False, 12.0, 0.0), Cost(2.5, False, None, None)]
+    assert total(parts).sentence == "12.5 chip-hours so far, >= 12.00 USD by your prices"
+    assert total([*parts, Cost(0.0, True, None, None)]).sentence.startswith(">= 12.5 chip-hours")
+    assert total([]).sentence == "0.0 chip-hours so far"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["ACTIVE", "FAILED", "PROVISIONING"]), st.floats(0, 1e4)), max_size=8))
+def test_chip_hours_are_the_chips_times_the_active_hours(stays: list[tuple[str, float]]) -> None:
+    found = cost(ITEM, spans(*stays), NOW)
+    assert found is not None
+    assert found.chip_hours == pytest.approx(32 * sum(hours for state, hours in stays if state == "ACTIVE"), abs=1e-3)
+
+
+def test_list_and_fleet_show_what_was_spent_with_and_without_prices(simulators: SimulatorFactory) -> None:
+    simulator = simulators()
+    plain = simulator.cli("qr", "list", "--costs", "--format=json")
+    assert plain.returncode == 0, plain.stderr
+    rows = {row["name"]: row for row in map(json.loads, plain.stdout.splitlines())}
+    assert rows["train-a"]["chip_hours"] >= 0
+    assert rows["train-a"]["chip_hours_is_lower_bound"] is True
+    assert rows["train-a"]["cost_usd"] is None
+    without = simulator.cli("qr", "list", "--format=json")
+    assert "chip_hours" not in json.loads(without.stdout.splitlines()[0])
+    priced = simulator.context_file.with_name("priced.toml")
+    priced.write_text(simulator.context_file.read_text() + "\n[prices]\nv5e = 1.5\n")
+    from tests.simulator import run_cli
+
+    table = run_cli("--context-file", str(priced), "qr", "list", "--costs", home=simulator.directory)
+    assert table.stdout.splitlines()[0].split()[-3:] == ["CHIP-HOURS", "USD", "NOTE"]
+    assert "chip-hours so far, >= " in table.stderr
+    once = run_cli("--context-file", str(priced), "fleet", "--once", home=simulator.directory)
+    assert "USD by your prices" in once.stdout
