@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -168,6 +170,72 @@ async def test_a_console_that_was_away_during_a_reset_reads_every_boot_once(
         assert {result.exit_code for result in run.results} == {3}
         for index in range(8):
             assert run.log_path(index).read_bytes() == await remote_outputs(tower, run, index)
+
+
+async def test_what_a_power_cut_took_from_the_workers_file_is_kept_here_and_nothing_is_read_twice(
+    simulators: SimulatorFactory, tmp_path: Path, shared: Path
+) -> None:
+    simulator = simulators(fresh=True)
+    run_id = create(simulator, tmp_path, "prod")
+    async with console(simulator) as tower:
+        run = tower.runs.attach(run_id)
+        await until(lambda: all(text(run, index).count("\nstep ") > 3 for index in range(8)))
+        run.detach()
+        await run.wait()
+        before = [run.log_path(index).read_bytes() for index in range(8)]
+    assert simulator.cli("qr", "reset", "prod", "--yes").returncode == 0
+    assert simulator.cli("qr", "wait", "prod").returncode == 0
+    cut = f"truncate -s 40 ~/.slicetower/runs/{run_id}-b00001/output"
+    assert simulator.cli("run", "prod", "--shell", "--", cut).returncode == 0
+    async with console(simulator) as tower:
+        await tower.refresh()
+        (run,) = await tower.runs.reattach()
+        await until(lambda: all(len(restored(run, index)) == 2 for index in range(8)))
+        (shared / "finish").write_text("0")
+        async with asyncio.timeout(TIMEOUT_S):
+            await run.wait()
+        for index in range(8):
+            second = (await remote_outputs(tower, run, index))[40:]
+            assert run.log_path(index).read_bytes() == before[index] + second
+
+
+FAKE_GCLOUD = """\
+#!/bin/sh
+# gcloud storage cp, with a folder for a bucket.
+[ "$1 $2" = "storage cp" ] || exit 2
+place() { case "$1" in gs://*) echo "FOLDER/${1#gs://}" ;; *) echo "$1" ;; esac; }
+mkdir -p "$(dirname "$(place "$4")")" && exec cp "$(place "$3")" "$(place "$4")"
+"""
+
+
+async def test_code_that_is_too_large_for_the_metadata_goes_through_a_bucket(
+    simulators: SimulatorFactory, tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulator = simulators(fresh=True)
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "noise.bin").write_bytes(random.Random(1).randbytes(300_000))
+    (code / "program.py").write_text(COUNTER)
+    ask_for = ("qr", "create", "prod", *SHAPE, f"--sync={code}", f"--env=SHARED={shared}")
+    job = ("--job", "--", "python3", "program.py")
+    refused = simulator.cli(*ask_for, *job)
+    assert refused.returncode == 2
+    assert "256 KiB" in refused.stderr
+    assert "--bundle gs://" in refused.stderr
+    (program,) = simulator.directory.rglob("bin/hostname")
+    gcloud = program.with_name("gcloud")
+    gcloud.write_text(FAKE_GCLOUD.replace("FOLDER", str(tmp_path / "buckets")))
+    gcloud.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{gcloud.parent}:{os.environ['PATH']}")
+    done = simulator.cli(*ask_for, "--bundle=gs://bucket/jobs", *job)
+    assert done.returncode == 0, done.stderr
+    async with console(simulator) as tower:
+        run = tower.runs.attach(tower.runs.history()[0].id)
+        await until(lambda: all(restored(run, index) for index in range(4)))
+        (shared / "finish").write_text("0")
+        async with asyncio.timeout(TIMEOUT_S):
+            await run.wait()
+        assert run.summary == {Outcome.OK: 4}
 
 
 async def test_a_stopped_job_is_not_started_again_by_a_reset(
