@@ -22,6 +22,7 @@ from backend.bench_model import BenchPlan, BenchRecord, BenchRequest, BenchState
 from backend.bench_plan import plan_bench, programs, suggested_sizes
 from backend.bench_store import BenchStore
 from backend.fanout import FAILURES
+from backend.interpreter import launcher
 from backend.journal import Journal
 from backend.model import QueuedResource
 from backend.outcomes import ExitCode, OperatorError, Outcome
@@ -84,7 +85,9 @@ class BenchManager:
         if not workers:
             return {}
         ordered = sorted(workers, key=lambda each: each.order)
-        command = shlex.join((request.python, "-", ordered[0].internal_ip or "127.0.0.1", str(request.port)))
+        command = shlex.join(
+            (*launcher(request.python), "-", ordered[0].internal_ip or "127.0.0.1", str(request.port))
+        )
         told = await asyncio.gather(*(self._ask(worker, command) for worker in ordered))
         return {worker.address: each for worker, each in zip(ordered, told, strict=True)}
 

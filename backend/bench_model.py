@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from backend.interpreter import launcher
 from backend.run_model import RunPlan, RunRequest
 from backend.targets import WorkerRef
 from jobs.accelerators import Accelerator
@@ -49,6 +50,7 @@ class BenchRequest:
     heartbeat_timeout: float = 30.0
     """Seconds after which a silent process counts as dead, and ends the others."""
     python: str = "python3"
+    """On the workers; the default is that of `slicetower setup` where it is."""
     """The interpreter on the workers."""
     port: int = COORDINATOR_PORT
     environment: tuple[tuple[str, str], ...] = ()
@@ -85,7 +87,7 @@ class BenchRequest:
     @property
     def argv(self) -> tuple[str, ...]:
         """What each worker runs, in the folder of the shipped programs."""
-        return (self.python, "-m", "jobs.programs.shardings", *self.flags)
+        return (*launcher(self.python), "-m", "jobs.programs.shardings", *self.flags)
 
     def command(self, target: str) -> str:
         """The verb that repeats it."""

@@ -15,15 +15,13 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from backend.interpreter import VENV
 from backend.outcomes import OperatorError, Outcome
 from backend.sanitize import plain
 from backend.ssh import scripts
 from backend.ssh.connections import ConnectionPool, require_files
 from backend.ssh.remote import Lost, ask, new_nonce
 from backend.targets import WorkerRef
-
-VENV = "$HOME/.slicetower/venv"
-"""Where `setup` makes it, as shell text."""
 
 PROGRAM_TIMEOUT_S = 60.0
 """For one worker to connect, run a probe and answer; the boot grace of a new worker is longer and ends the wait first."""

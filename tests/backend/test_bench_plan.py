@@ -11,6 +11,7 @@ import pytest
 
 from backend.bench_model import CPU_SIZES, BenchRequest, WorkerSurvey
 from backend.bench_plan import SHIPPED, plan_bench, platform_of, programs, suggested_sizes
+from backend.interpreter import launcher
 from backend.targets import workers_of
 from jobs.programs import shardings
 from tests.backend.bench_world import CPU, TPU, resource, survey_of
@@ -32,7 +33,7 @@ def test_the_documents_run_on_two_slices_is_planned() -> None:
     assert plan.prediction.bound == "compute"
     assert plan.peak_tflops_per_device == 197
     run = plan.run_request
-    assert run.argv[:3] == ("python3", "-m", "jobs.programs.shardings")
+    assert run.argv[:6] == (*launcher("python3"), "-m", "jobs.programs.shardings")
     assert run.is_gang
     assert run.supervised
     places = [run.worker_environment[worker.address] for worker in plan.workers]

@@ -144,4 +144,4 @@ def _tell(run: Run, found: Verification, form: str) -> None:
     if found.equal:
         told = [each for each in found.common if each.partition("==")[0] in ("python", "jax", "jaxlib", "libtpu")]
         say(f"equal on {len(found.packages)} workers: {plain(', '.join(told)) or f'{len(found.common)} packages'}")
-        say(f"its Python: {PYTHON_PLACE}")
+        say(f"its Python: {PYTHON_PLACE} (bench takes it by itself; for others: run --shell -- {PYTHON_PLACE} ...)")

@@ -62,6 +62,14 @@ def test_cpu_workers_get_plain_jax_equal_everywhere_and_only_once(simulator: Sim
     assert "jax 0.0.1" in found[0]["what"]
 
 
+def test_a_benchmark_takes_the_python_of_setup_without_being_told(simulator: Simulator, index: Path) -> None:
+    """The workers that were set up have another jax than the image: who plans a benchmark is told so."""
+    assert simulator.cli("setup", TARGET, *from_index(index), timeout_s=BOUND_S).returncode == 0
+    axes = ["--dcn_data_parallelism", "2", "--ici_fsdp_parallelism", "16"]
+    done = simulator.cli("bench", "shardings", "train-a", *axes, "--dry-run")
+    assert "0.0.1" in done.stdout + done.stderr
+
+
 def test_a_worker_that_differs_is_found(simulator: Simulator, index: Path) -> None:
     options = ["train-a/0/2", *from_index(index)]
     assert simulator.cli("setup", *options, timeout_s=BOUND_S).returncode == 0
