@@ -13,7 +13,7 @@ from backend.ssh.hostkeys import node_of
 from backend.targets import WorkerRef
 from backend.tools.judge import Expected, Looked, judge
 from backend.tools.model import CheckReport
-from backend.tools.ship import PROGRAM_TIMEOUT_S, Answer, run_everywhere
+from backend.tools.ship import PROGRAM_TIMEOUT_S, Answer, Told, run_everywhere
 from jobs import accelerators
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ async def check(
     root: str = "/",
     python: str = "",
     timeout_s: float = PROGRAM_TIMEOUT_S,
+    told: Told | None = None,
 ) -> CheckReport:
     """Looks at all workers at once and judges what they say.
 
@@ -98,7 +99,8 @@ async def check(
         port: Of the coordinator: seen from every other worker.
         root: Where /dev, /tmp and /var are looked for on the workers.
         python: Whose packages are looked at; empty for that of `setup`, else python3.
-        timeout_s: For each worker.
+        timeout_s: For each worker's answer.
+        told: Hears what is waited for while connecting.
 
     Raises:
         OperatorError: No key can be loaded, or too few open files.
@@ -107,7 +109,9 @@ async def check(
     arguments = ["--root", root]
     if len(ordered) > 1 and ordered[0].internal_ip:
         arguments += ["--coordinator", f"{ordered[0].internal_ip}:{port}"]
-    answers = await run_everywhere(tower.pool, ordered, ("check",), arguments, python=python, timeout_s=timeout_s)
+    answers = await run_everywhere(
+        tower.pool, ordered, ("check",), arguments, python=python, timeout_s=timeout_s, told=told
+    )
     return report(answers, expected(tower.watch.fleet, ordered), Boots(tower.journal))
 
 

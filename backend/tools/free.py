@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from backend.targets import WorkerRef, fold
-from backend.tools.ship import PROGRAM_TIMEOUT_S, Answer, run_everywhere
+from backend.tools.ship import PROGRAM_TIMEOUT_S, Answer, Told, run_everywhere
 
 if TYPE_CHECKING:
     from backend.tower import Tower
@@ -25,6 +25,7 @@ async def free(
     root: str = "/",
     dry_run: bool = False,
     python: str = "",
+    told: Told | None = None,
 ) -> list[Answer]:
     """Frees all workers at once, or tells what would be done; an action is written to the journal.
 
@@ -42,6 +43,7 @@ async def free(
         arguments,
         python=python,
         timeout_s=PROGRAM_TIMEOUT_S + grace_s + KILL_S,
+        told=told,
     )
     if not dry_run:
         ended = sum(len(each.facts["terminated"]) + len(each.facts["killed"]) for each in answers if each.facts)

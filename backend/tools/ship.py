@@ -9,9 +9,9 @@ import asyncio
 import json
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any
 
@@ -24,7 +24,10 @@ from backend.ssh.remote import Lost, ask, new_nonce
 from backend.targets import WorkerRef
 
 PROGRAM_TIMEOUT_S = 60.0
-"""For one worker to connect, run a probe and answer; the boot grace of a new worker is longer and ends the wait first."""
+"""For one worker to run a probe and answer. Connecting has its own bounds: a long queue is not a dead worker."""
+
+Told = Callable[[WorkerRef, str], None]
+"""Takes what a worker is waited for; the empty text when for nothing any more."""
 
 ANSWER_LIMIT = 4 << 20
 """Bytes of one answer."""
@@ -114,6 +117,7 @@ async def run_everywhere(
     *,
     python: str = "",
     timeout_s: float = PROGRAM_TIMEOUT_S,
+    told: Told | None = None,
 ) -> list[Answer]:
     """Runs a program on all workers at once; a worker that gives no answer is told as such, never left out.
 
@@ -124,7 +128,7 @@ async def run_everywhere(
     await pool.identity()
     return list(
         await asyncio.gather(
-            *(_run(pool, worker, programs, arguments, python, timeout_s) for worker in workers),
+            *(_run(pool, worker, programs, arguments, python, timeout_s, told) for worker in workers),
         )
     )
 
@@ -136,16 +140,14 @@ async def _run(
     arguments: Sequence[str],
     python: str,
     timeout_s: float,
+    told: Told | None,
 ) -> Answer:
     nonce = new_nonce()
     line = script(programs, arguments, nonce, python=python)
     try:
-        async with asyncio.timeout(timeout_s):
-            await pool.connection(worker)
-            sent_at = time.time()
-            ended, _, output = await ask(pool, worker, line, nonce, timeout_s=timeout_s, limit=ANSWER_LIMIT)
-    except TimeoutError:
-        return Answer(worker, None, Outcome.UNREACHABLE, f"{worker.address}: no answer within {timeout_s:.0f} s.")
+        await pool.connection(worker, None if told is None else partial(told, worker))
+        sent_at = time.time()
+        ended, _, output = await ask(pool, worker, line, nonce, timeout_s=timeout_s, limit=ANSWER_LIMIT)
     except Lost as error:
         return Answer(worker, None, Outcome.UNKNOWN, error.what)
     except OperatorError as error:

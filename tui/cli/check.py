@@ -11,7 +11,7 @@ from backend.tools.check import COORDINATOR_PORT, check
 from backend.tools.judge import names_of
 from backend.tools.model import CheckReport, Severity
 from tui.cli.output import add_format, print_json, print_table
-from tui.cli.session import context_of, open_tower, say, workers_for
+from tui.cli.session import Waiting, context_of, open_tower, say, workers_for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,12 @@ async def _main(arguments: argparse.Namespace, context: Context) -> int:
     async with open_tower(context) as tower:
         workers = await workers_for(tower, arguments.targets)
         report = await check(
-            tower, workers, port=arguments.coordinator_port, root=arguments.root, python=arguments.python
+            tower,
+            workers,
+            port=arguments.coordinator_port,
+            root=arguments.root,
+            python=arguments.python,
+            told=Waiting(),
         )
     if arguments.format == "json":
         _print_json(report, facts=arguments.facts)

@@ -15,7 +15,7 @@ from backend.targets import WorkerRef, fold
 from backend.tools.free import GRACE_S, free, is_free
 from backend.tools.ship import Answer
 from tui.cli.output import add_format, print_json
-from tui.cli.session import context_of, open_tower, say, workers_for
+from tui.cli.session import Waiting, context_of, open_tower, say, workers_for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,8 @@ def main(arguments: argparse.Namespace) -> int:
 async def _main(arguments: argparse.Namespace, context: Context) -> int:
     async with open_tower(context) as tower:
         workers = await workers_for(tower, arguments.targets)
-        options = {"grace_s": arguments.grace, "root": arguments.root, "python": arguments.python}
+        options: dict[str, Any] = {"grace_s": arguments.grace, "root": arguments.root, "python": arguments.python}
+        options["told"] = Waiting()
         if arguments.dry_run or not arguments.yes:
             answers = await free(tower, workers, dry_run=True, **options)
             if arguments.dry_run:

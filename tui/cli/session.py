@@ -78,3 +78,15 @@ def on_interrupt(handle: Callable[[], None]) -> Iterator[None]:
 def say(text: str) -> None:
     """One line of talk, on stderr."""
     print(f"slicetower: {plain(text)}", file=sys.stderr, flush=True)
+
+
+class Waiting:
+    """Says once for each worker what it is waited for, so that a booting slice does not look like a hang."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def __call__(self, worker: WorkerRef, text: str) -> None:
+        if text and worker.address not in self._said:
+            self._said.add(worker.address)
+            say(f"{worker.address}: {text}")

@@ -136,7 +136,7 @@ class RunFormScreen(FormScreen):
         words = texts.get("targets", "").split()
         if not words:
             raise OperatorError("No target is given.", "Write train-a, train-a/0 or train-a/*/0.")
-        return select(self.console.fleet, words)
+        return select(self.console.fleet, words, self.console.require_tower().groups)
 
     def check(self) -> None:
         """Plans what the form says, and shows it. Nothing is sent."""
