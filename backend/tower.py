@@ -89,10 +89,14 @@ class Tower:
     ask_passphrase: AskPassphrase | None = None
     """Asks the operator for the passphrase of an encrypted key; set before `pool` is first used."""
 
+    announce: Callable[[str], None] | None = None
+    """Tells the operator at once what was done about keys; it is among the events in any case."""
+
     @cached_property
     def pool(self) -> ConnectionPool:
         from backend.ssh.boot import ReadySince
         from backend.ssh.connections import ConnectionPool
+        from backend.ssh.enrolment import Enrolment
         from backend.ssh.hostkeys import SliceHostKeys
 
         api = SliceHostKeys(self.client, lambda: self.watch.fleet, self.context.inventory)
@@ -103,7 +107,14 @@ class Tower:
             ask_passphrase=self.ask_passphrase,
             ready_since=ReadySince(self.journal.connection, lambda: self.watch.fleet),
             instance_name=api.instance_name,
+            enrolment=Enrolment(self.context, self.client, api.slice_of, self.journal, self._tell_of_keys),
+            made_key=None if self.context.read_only else self._tell_of_keys,
         )
+
+    def _tell_of_keys(self, text: str, subject: str = "") -> None:
+        self.record(text, subject=subject)
+        if self.announce is not None:
+            self.announce(text)
 
     @cached_property
     def runs(self) -> RunManager:

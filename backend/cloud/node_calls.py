@@ -69,6 +69,12 @@ class NodeCalls(OperationCalls):
         names = {index: each.get("hostname", "") for index, each in enumerate(found)}
         return {index: name for index, name in names.items() if name}
 
+    async def node_metadata(self, item: Slice) -> dict[str, str]:
+        """The node's metadata, as its workers see it beside the project's."""
+        request = message("GetNodeRequest")(name=node_name(item.project, item.zone, item.node_id))
+        answer = await self._named("GetNode", request, item.node_id, "describe")
+        return dict(parsed(message("Node"), answer).metadata)
+
     async def add_ssh_key(self, item: Slice, user: str, public_key: str, *, timeout_s: float = 300.0) -> bool:
         """Adds `user:key` to the node's metadata, keeping every key that is there.
 

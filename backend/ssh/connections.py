@@ -13,7 +13,7 @@ import resource
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +22,7 @@ import asyncssh
 from backend.context import Context
 from backend.outcomes import OperatorError
 from backend.ssh import handshake
+from backend.ssh.enrolment import Enrolled, Enrolment
 from backend.ssh.handshake import (
     HANDSHAKE_TIMEOUT_S,
     Client,
@@ -34,7 +35,7 @@ from backend.ssh.handshake import (
 )
 from backend.ssh.hostkeys import HostKeys, HostKeySource, KeyJournal, Trust, fingerprint, node_of
 from backend.ssh.keys import AskPassphrase, Identity
-from backend.ssh.routes import connect_limit, route_to
+from backend.ssh.routes import Route, connect_limit, route_to
 from backend.targets import WorkerRef
 
 RETRY_BASE_S = 0.25
@@ -148,6 +149,8 @@ class ConnectionPool:
         ask_passphrase: For an encrypted key, asked once.
         ready_since: When a worker's node became READY (Unix seconds), if that is known: begins the boot grace.
         instance_name: Compute Engine name of a worker, for the route `iap`.
+        enrolment: Adds the key to nodes that refuse it; None adds nothing.
+        made_key: Told of a key that was made because the operator had none; None makes none.
     """
 
     def __init__(
@@ -159,6 +162,8 @@ class ConnectionPool:
         ask_passphrase: AskPassphrase | None = None,
         ready_since: Callable[[WorkerRef], float | None] = lambda _worker: None,
         instance_name: Callable[[WorkerRef], Awaitable[str]] | None = None,
+        enrolment: Enrolment | None = None,
+        made_key: Callable[[str], None] | None = None,
         handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
         boot_retry_s: float = BOOT_RETRY_S,
     ) -> None:
@@ -167,9 +172,12 @@ class ConnectionPool:
         self._ready_since = ready_since
         self.instance_name = instance_name
         self._boot_retry_s = boot_retry_s
+        self._enrolment = enrolment
+        self._users: dict[str, str] = {}
+        """Users of nodes with OS Login, by node."""
         self._handshakes = asyncio.Semaphore(connect_limit(context))
         self._places: dict[tuple[str, int, str, str], _Place] = {}
-        self._dialler = Dialler(context, ask_passphrase, handshake_timeout_s)
+        self._dialler = Dialler(context, ask_passphrase, handshake_timeout_s, made_key)
         self._closing = False
 
     @property
@@ -233,7 +241,7 @@ class ConnectionPool:
             Unreachable: With the reason.
         """
         try:
-            route = await route_to(worker, self._context, self.instance_name)
+            route = await self.route(worker)
             trust = await self.host_keys.trust(worker)
         except Unreachable:
             raise
@@ -241,6 +249,7 @@ class ConnectionPool:
             raise Unreachable(worker, Reason.ADDRESS, error.what, error.cure, raw=error.raw) from error
         attempt = 0
         rekeyed = False
+        enrolled: Enrolled | None = None
         while True:
             attempt += 1
             client = Client(trust)
@@ -264,7 +273,8 @@ class ConnectionPool:
             except asyncssh.PermissionDenied as error:
                 left, since = self._grace(worker)
                 if left <= 0:
-                    raise self._dialler.refused_login(worker, route, error) from error
+                    route, enrolled = await self._after_refusal(worker, place, route, enrolled, error)
+                    continue
                 place.tell(f"booting: publickey refused {since:.0f} s after READY, asking again for {left:.0f} s")
                 await asyncio.sleep(min(left, self._boot_retry_s * random.uniform(0.8, 1.2)))
             else:
@@ -273,6 +283,41 @@ class ConnectionPool:
                 line = _Line(connection)
                 place.lines.append(line)
                 return line
+
+    async def route(self, worker: WorkerRef) -> Route:
+        """Where to connect for a worker, and as whom.
+
+        Raises:
+            OperatorError: It has no address of the context's kind.
+        """
+        route = await route_to(worker, self._context, self.instance_name)
+        user = self._users.get(node_of(worker))
+        return replace(route, user=user) if user else route
+
+    async def _after_refusal(
+        self, worker: WorkerRef, place: _Place, route: Route, enrolled: Enrolled | None, error: Exception
+    ) -> tuple[Route, Enrolled]:
+        """Returns when another login is worth a try, and with which route.
+
+        Raises:
+            Unreachable: It is not.
+        """
+        if self._enrolment is None:
+            raise self._dialler.refused_login(worker, route, error) from error
+        first = enrolled is None
+        if enrolled is None:
+            place.tell("publickey refused: looking at the node's metadata")
+            enrolled = await self._enrolment.enrol(worker, route.user, await self._dialler.identity(route.key))
+        left = enrolled.until - time.time()
+        if first and enrolled.user:
+            self._users[node_of(worker)] = enrolled.user
+            return replace(route, user=enrolled.user), enrolled
+        if left <= 0:
+            raise self._dialler.refused_login(worker, route, error, enrolled.why, enrolled.cure) from error
+        if not first:
+            place.tell(f"the key was added to the node, asking again for {left:.0f} s")
+            await asyncio.sleep(min(left, self._boot_retry_s * random.uniform(0.8, 1.2)))
+        return route, enrolled
 
     async def _retrust(self, worker: WorkerRef, shown: asyncssh.SSHKey, trust: Trust) -> Trust | None:
         try:
@@ -326,6 +371,8 @@ class ConnectionPool:
         await asyncio.gather(*openings, return_exceptions=True)
         await close_all([line.connection for place in self._places.values() for line in place.lines])
         await self._dialler.close()
+        if self._enrolment is not None:
+            await self._enrolment.close()
         self.host_keys.flush()
         self._places.clear()
 

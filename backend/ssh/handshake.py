@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import resource
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -93,12 +94,20 @@ class Dialler:
         context: Whose `ssh` names the key.
         ask_passphrase: For an encrypted key, asked once.
         timeout_s: For one handshake.
+        made_key: Told of a key that was made because there was none; None makes none.
     """
 
-    def __init__(self, context: Context, ask_passphrase: AskPassphrase | None, timeout_s: float) -> None:
+    def __init__(
+        self,
+        context: Context,
+        ask_passphrase: AskPassphrase | None,
+        timeout_s: float,
+        made_key: Callable[[str], None] | None = None,
+    ) -> None:
         self._context = context
         self._ask = ask_passphrase
         self._timeout_s = timeout_s
+        self._made_key = made_key
         self._identities: dict[Path | None, asyncio.Task[Identity]] = {}
         self._hops: dict[Hop, asyncio.Task[asyncssh.SSHClientConnection]] = {}
 
@@ -179,7 +188,7 @@ class Dialler:
         path = key or self._context.ssh.key
         task = self._identities.get(path)
         if task is None or (task.done() and _failed(task)):
-            task = self._identities[path] = asyncio.ensure_future(load_identity(path, self._ask))
+            task = self._identities[path] = asyncio.ensure_future(load_identity(path, self._ask, self._made_key))
         return await asyncio.shield(task)
 
     async def _hop(self, worker: WorkerRef, hop: Hop) -> asyncssh.SSHClientConnection:
@@ -207,15 +216,18 @@ class Dialler:
             text = f"The jump host {hop.text} refuses the key."
             raise Unreachable(worker, Reason.PERMISSION, text, raw=str(error)) from error
 
-    def refused_login(self, worker: WorkerRef, route: Route, error: Exception) -> Unreachable:
+    def refused_login(
+        self, worker: WorkerRef, route: Route, error: Exception, why: str = "", cure: str = ""
+    ) -> Unreachable:
         task = self._identities.get(route.key or self._context.ssh.key)
         known = task is not None and task.done() and not _failed(task)
         origin = f"the key of {task.result().origin}" if task is not None and known else "the operator's key"
         return Unreachable(
             worker,
             Reason.PERMISSION,
-            f"{worker.address} refuses {origin} for user {plain(route.user)}.",
-            "Add the public key to the node's ssh-keys metadata, or set user and key in the [ssh] of the context.",
+            f"{worker.address} refuses {origin} for user {plain(route.user)}. {why}".rstrip(),
+            cure
+            or "Add the public key to the node's ssh-keys metadata, or set user and key in the [ssh] of the context.",
             raw=str(error),
         )
 

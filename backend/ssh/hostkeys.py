@@ -101,17 +101,22 @@ class SliceHostKeys:
         if worker.zone == inventory.ZONE:
             listed = self._inventory.find(worker)
             return listed.host_keys if listed is not None else ()
-        item = self._slice(worker)
+        item = self.slice_of(worker)
         answer = await _shared(self._keys, node_of(worker), lambda: self._client.host_keys(item), fresh=fresh)
         return answer.get(worker.worker_index, [])
 
     async def instance_name(self, worker: WorkerRef) -> str:
         """The Compute Engine name of a worker, which a tunnel through IAP asks for; empty when the API has none."""
-        item = self._slice(worker)
+        item = self.slice_of(worker)
         answer = await _shared(self._names, node_of(worker), lambda: self._client.hostnames(item), fresh=False)
         return answer.get(worker.worker_index, "")
 
-    def _slice(self, worker: WorkerRef) -> Slice:
+    def slice_of(self, worker: WorkerRef) -> Slice:
+        """The slice of a worker.
+
+        Raises:
+            OperatorError: The fleet has no such node any more.
+        """
         fleet = self._fleet()
         if fleet is not self._indexed:
             owned = (item for resource in fleet.queued_resources for item in resource.slices)

@@ -13,7 +13,6 @@ from backend.context import Context
 from backend.outcomes import OperatorError
 from backend.ssh.connections import ConnectionPool
 from backend.ssh.keys import key_file
-from backend.ssh.routes import route_to
 from backend.targets import WorkerRef
 
 ALIAS = "slicetower-worker"
@@ -43,7 +42,7 @@ async def ssh_command(
         OperatorError: The worker can't be reached, or its key is not the one that the API serves.
     """
     await pool.connection(worker)
-    route = await route_to(worker, context, pool.instance_name)
+    route = await pool.route(worker)
     lines = pool.host_keys.known(worker)
     if not lines:
         raise OperatorError(f"The host key of {worker.address} is not known.", "Try again.")

@@ -75,6 +75,7 @@ def examine(arguments: argparse.Namespace) -> Iterator[Finding]:
         else:
             yield from asyncio.run(_reach(context))
         yield _ssh_key(context)
+        yield _ssh_user(context, shutil.which("gcloud") is not None)
     yield _open_files()
     yield from _terminal(os.environ, sys.stdout.encoding or "", sys.stdout.isatty())
     yield _own_name(socket.gethostname(), _resolve)
@@ -130,13 +131,32 @@ def _ssh_key(context: Context) -> Finding:
         if context.ssh.key is None and os.environ.get("SSH_AUTH_SOCK"):
             return Finding("ssh key", OK, f"{key} does not exist; an SSH agent is there.")
         verdict = FAIL if context.ssh.key is not None else WARN
-        cure = "Correct ssh.key in the context." if context.ssh.key else "It is made when it is first needed."
+        cure = "Correct ssh.key in the context."
+        if context.ssh.key is None:
+            cure = "It is made when it is first needed, and added to a node's metadata when one refuses it."
+            if context.read_only:
+                cure = "It is not made in a read-only context; make one with `gcloud compute ssh` or ssh-keygen."
         return Finding("ssh key", verdict, f"{key} does not exist.", cure)
     if not os.access(key, os.R_OK):
         return Finding("ssh key", FAIL, f"{key} can't be read.", f"Run `chmod 600 {key}` as its owner.")
     if key.stat().st_mode & 0o077:
         return Finding("ssh key", WARN, f"{key} can be read by others.", f"Run `chmod 600 {key}`.")
     return Finding("ssh key", OK, f"{key}.")
+
+
+def _ssh_user(context: Context, has_gcloud: bool) -> Finding:
+    """Whom workers are asked to let in. Whether a node uses OS Login stands in its metadata; a project's is not served."""
+    from backend.ssh.keys import login_name
+
+    user = login_name(context.ssh.user)
+    if context.ssh.user:
+        return Finding(
+            "ssh user", OK, f"{user}, as the context says; it must be your profile's where OS Login is on."
+        )
+    if has_gcloud:
+        return Finding("ssh user", OK, f"{user}; on nodes with OS Login your profile's, which gcloud is asked for.")
+    text = f"{user}; your OS Login user can't be asked for without gcloud."
+    return Finding("ssh user", OK, text, "Only where OS Login is on: set user = in the [ssh] of the context.")
 
 
 def _open_files() -> Finding:

@@ -40,6 +40,7 @@ async def open_tower(context: Context) -> AsyncIterator[Tower]:
     """A tower without a watch, that asks for a key's passphrase on the terminal."""
     async with Tower.open(context, watch=False) as tower:
         tower.ask_passphrase = ask_passphrase if sys.stdin.isatty() else None
+        tower.announce = say
         yield tower
 
 

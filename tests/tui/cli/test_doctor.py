@@ -81,6 +81,24 @@ def test_a_key_that_others_can_read_is_warned_of(tmp_path: Path) -> None:
     assert doctor._ssh_key(context).verdict == "ok"
 
 
+def test_a_missing_key_is_made_later_but_never_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from backend.context import Context
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    assert "It is made" in doctor._ssh_key(Context("c", "p", ("z",))).cure
+    assert "not made" in doctor._ssh_key(Context("c", "p", ("z",), read_only=True)).cure
+
+
+def test_the_user_on_nodes_with_os_login_is_told_where_it_can_be_known() -> None:
+    from backend.context import Context, SSHSettings
+
+    assert "set user =" in doctor._ssh_user(Context("c", "p", ("z",)), has_gcloud=False).cure
+    assert "gcloud is asked" in doctor._ssh_user(Context("c", "p", ("z",)), has_gcloud=True).what
+    given = Context("c", "p", ("z",), ssh=SSHSettings(user="ann"))
+    assert doctor._ssh_user(given, has_gcloud=False).what.startswith("ann")
+
+
 @pytest.mark.parametrize(
     ("environment", "encoding", "terminal", "verdicts"),
     [
