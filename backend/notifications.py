@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import ClassVar
 
 from backend.cloud.watch import FleetWatch
 from backend.context import paths
@@ -94,6 +95,9 @@ def load_notifications(config: Path | None = None) -> NotificationSettings:
 class Rules:
     """Which events and waits are told; a wait once for each request."""
 
+    STATES: ClassVar[tuple[str, ...]] = _STATES
+    """Those that a rule may name."""
+
     settings: NotificationSettings
     _told_waits: set[tuple[tuple[str, str, str], datetime | None]] = field(default_factory=set)
 
@@ -134,6 +138,10 @@ class Rules:
         return found
 
 
+Source = Callable[[datetime], Iterable[Notice]]
+"""More that is worth telling, asked at every look."""
+
+
 class Notifier:
     """Follows a watch; shows each notice and runs the operator's command for it."""
 
@@ -144,7 +152,9 @@ class Notifier:
         show: Callable[[Notice], None],
         *,
         clock: Callable[[], datetime],
+        sources: Iterable[Source] = (),
     ) -> None:
+        self._sources = tuple(sources)
         self._watch = watch
         self._settings = settings
         self._rules = Rules(settings)
@@ -164,7 +174,9 @@ class Notifier:
                     seen = self._watch.events_version
                     events = _after(list(self._watch.events), last)
                     last = self._watch.events[-1]
-                for notice in self._rules.notices(events, self._watch.fleet, self._clock()):
+                now = self._clock()
+                found = self._rules.notices(events, self._watch.fleet, now)
+                for notice in (*found, *(each for source in self._sources for each in source(now))):
                     self._show(notice)
                     if self._settings.command:
                         group.create_task(self._run_command(notice, slots))

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from backend.cloud.client import CloudClient
     from backend.cloud.watch import FleetWatch
     from backend.costs import Cost
-    from backend.notifications import Notice, Notifier
+    from backend.notifications import Notice, NotificationSettings, Notifier, Source
+    from backend.run_live import Run
     from backend.runs import RunManager
     from backend.ssh.connections import ConnectionPool
     from backend.ssh.keys import AskPassphrase
@@ -151,9 +152,38 @@ class Tower:
             OperatorError: a mistake in the configuration.
         """
         from backend.cloud.watch import now_utc
-        from backend.notifications import Notifier, load_notifications
+        from backend.notifications import Notifier
 
-        return Notifier(self.watch, load_notifications(self.paths.config), show, clock=now_utc)
+        return Notifier(self.watch, self.notification_settings(), show, clock=now_utc, sources=self.alert_sources())
+
+    def notification_settings(self) -> NotificationSettings:
+        """[notifications], with what [alerts] say instead.
+
+        Raises:
+            OperatorError: a mistake in the configuration.
+        """
+        from backend.alerts import load_alerts
+        from backend.notifications import load_notifications
+
+        return load_alerts(self.paths.config).over(load_notifications(self.paths.config))
+
+    def alert_sources(self) -> tuple[Source, ...]:
+        """Rules over runs, for a Notifier.
+
+        Raises:
+            OperatorError: a mistake in the configuration.
+        """
+        from backend.alerts import SilenceRule, load_alerts
+
+        silence_s = load_alerts(self.paths.config).silence_s
+        if not silence_s:
+            return ()
+        rule = SilenceRule(silence_s)
+        return (lambda now: rule.notices(self._open_runs(), now),)
+
+    def _open_runs(self) -> list[Run]:
+        """None are made only to look at them."""
+        return list(self.runs.active.values()) if "runs" in self.__dict__ else []
 
     def costs(self, items: Iterable[QueuedResource]) -> dict[tuple[str, str, str], Cost]:
         """What requests have cost so far, by `QueuedResource.key`; see backend.costs for what is a lower bound."""

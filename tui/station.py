@@ -88,15 +88,16 @@ class Station:
 
     def _begin_notices(self, tower: Tower) -> None:
         """Tells by toast, bell, OSC 9 and the operator's command what is worth telling."""
-        from backend.notifications import NotificationSettings, Notifier, load_notifications
+        from backend.notifications import NotificationSettings, Notifier, Source
 
+        sources: tuple[Source, ...] = ()
         try:
-            settings = load_notifications(tower.paths.config)
+            settings, sources = tower.notification_settings(), tower.alert_sources()
         except OperatorError as error:
-            self._console.tell(error, doing="read [notifications]")
+            self._console.tell(error, doing="read [notifications] and [alerts]")
             settings = NotificationSettings()
         self._notification = settings
-        notifier = Notifier(tower.watch, settings, self._show_notice, clock=utc_now)
+        notifier = Notifier(tower.watch, settings, self._show_notice, clock=utc_now, sources=sources)
         self._console.run_worker(notifier.run(), group="notices", name="tell notices", exit_on_error=False)
 
     def _show_notice(self, notice: Notice) -> None:
