@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -77,8 +78,20 @@ def expected(fleet: Fleet, workers: Sequence[WorkerRef]) -> dict[str, Expected]:
             accelerator = accelerators.find(alone.accelerator_type) if alone is not None else None
             slices = 1
         chips = accelerator.chips_per_worker if accelerator is not None else None
-        found[worker.address] = Expected(chips, slices, worker.slice_index)
+        found[worker.address] = Expected(chips, slices, worker.slice_index, trouble=_trouble(fleet, worker))
     return found
+
+
+def _trouble(fleet: Fleet, worker: WorkerRef) -> str:
+    """What the cloud says against a worker's node; empty while it is READY and healthy, or not known."""
+    slices = [item for resource in fleet.queued_resources for item in resource.slices]
+    place = (worker.project, worker.zone, worker.node_id)
+    node = next(
+        (each for each in (*slices, *fleet.standalone) if (each.project, each.zone, each.node_id) == place), None
+    )
+    if node is None or node.ready:
+        return ""
+    return f"its node is {node.state} {node.health} {node.health_description}".strip()
 
 
 async def check(
@@ -121,9 +134,10 @@ def report(answers: Sequence[Answer], wanted: Mapping[str, Expected], boots: Boo
     facts = {answer.worker.address: answer.facts for answer in told if answer.facts is not None}
     errors = {answer.worker.address: answer.error for answer in answers if answer.outcome is not Outcome.OK}
     known = {
-        answer.worker.address: Expected(each.chips, each.slices, each.slice_index, boots.last(answer.worker))
-        for answer in told
-        for each in (wanted.get(answer.worker.address, Expected()),)
+        answer.worker.address: replace(
+            wanted.get(answer.worker.address, Expected()), boot_id=boots.last(answer.worker)
+        )
+        for answer in answers
     }
     looked = Looked(
         facts,

@@ -41,6 +41,8 @@ class Expected:
     slice_index: int = 0
     boot_id: str = ""
     """At the last look; empty when there was none."""
+    trouble: str = ""
+    """What the cloud says against its node, in a few words; empty while it is READY and healthy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,13 @@ def _process(about: Mapping[str, Any]) -> str:
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------
+
+
+def nodes(looked: Looked) -> Iterator[Finding]:
+    """The cloud's own word: maintenance minutes ahead is mostly a preemption (field notes, section 0, fact 4)."""
+    said = [(address, each.trouble) for address, each in looked.expected.items() if each.trouble]
+    cure = "Save a checkpoint now: a node that is unhealthy for maintenance is mostly gone within minutes."
+    yield from _grouped("node", Severity.WARN, said, cure)
 
 
 def devices(looked: Looked) -> Iterator[Finding]:
@@ -394,6 +403,7 @@ def unreadable(looked: Looked) -> Iterator[Finding]:
 
 
 RULES: Sequence[Callable[[Looked], Iterator[Finding]]] = (
+    nodes,
     devices,
     holders,
     lockfile,

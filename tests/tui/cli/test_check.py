@@ -101,3 +101,13 @@ def test_an_unreachable_worker_is_told_beside_the_others(simulators: SimulatorFa
     assert list(told[-1]["errors"]) == ["train-a/0/1"]
     assert told[0]["check"] == "reach"
     assert len(next(each for each in told if each.get("check") == "devices")["workers"]) == 3
+
+
+def test_a_node_before_its_maintenance_is_warned_of(simulators: SimulatorFactory, tmp_path: Path) -> None:
+    simulator = simulators(fresh=True)
+    simulator.inject("unhealthy", "train-a/1", "--health", "UNHEALTHY_MAINTENANCE")
+    done = simulator.cli("check", "train-a", "--root", str(empty_root(tmp_path / "root")), "--format", "json")
+    (found,) = [each for each in lines(done) if each.get("check") == "node"]
+    assert found["severity"] == "warn"
+    assert found["workers"] == [f"train-a/1/{number}" for number in range(4)]
+    assert "UNHEALTHY_MAINTENANCE" in found["what"]
