@@ -10,7 +10,7 @@ from backend.bench_model import BenchState
 from backend.context import Context
 from tests.simulator import SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, Console, console
-from tui.screens.bench import BenchScreen, figures, series
+from tui.screens.bench import BenchScreen, figures, rate_words, series
 from tui.screens.bench_form import AXES, BenchFormScreen, mesh_texts, request_of
 from tui.screens.benches import BenchesScreen
 
@@ -77,13 +77,14 @@ async def test_throughput_is_drawn_while_it_runs_and_kept_in_the_list(
         assert bench is not None
         await driven.until(lambda: bench.state.is_over, "its end", wait_s=LONG_S)
         assert bench.state is BenchState.DONE, bench.errors
-        text = await driven.shows("step time (s)", "TFLOP/s a device", "--dcn_data_parallelism 2", "simulated")
+        text = await driven.shows("step time", "GFLOP/s a device", "--dcn_data_parallelism 2", "simulated")
         assert "MFU" not in text
         await driven.press("5")
         await driven.until(lambda: isinstance(driven.app.screen, BenchesScreen))
         await driven.shows("done", "2 × v5litepod-16", "ICI fsdp 16, DCN data 2")
+        assert "%" not in driven.text, "no utilisation is told for a CPU"
         await driven.press("enter")
-        await driven.shows("step time (s)")
+        await driven.shows("step time")
         drawn = series(bench.record, bench.points)
         assert len(drawn.median) == len(drawn.steps) >= 4
         assert any("step time" in line for line in figures(bench.summary()))
@@ -98,3 +99,10 @@ def test_the_axes_of_a_mesh_are_written_into_the_right_fields() -> None:
     assert set(texts) == set(AXES)
     numbers = {**dict.fromkeys(SIZES, "1"), **texts, "port": "8476"}
     assert request_of(numbers).mesh == Mesh(Axes(2, 4, 8), Axes(3))
+
+
+@pytest.mark.parametrize(
+    ("tflops", "words"), [(151.23, "151.2 TFLOP/s"), (0.000332, "0.332 GFLOP/s"), (5e-6, "5 MFLOP/s")]
+)
+def test_rates_are_readable_numbers_in_a_unit_of_their_size(tflops: float, words: str) -> None:
+    assert rate_words(tflops) == words

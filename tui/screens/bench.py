@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.containers import Container, VerticalScroll
@@ -21,8 +21,22 @@ if TYPE_CHECKING:
     from backend.bench import Bench
     from backend.bench_model import BenchRecord, BenchSummary, StepPoint
 
+LABEL_WIDTH = 17
 PLOT_EVERY = 2
 """Ticks between two looks at the readings: the plot is drawn once a second at most."""
+
+
+def rate_unit(tflops: float) -> tuple[str, float]:
+    """(unit, factor from TFLOP/s) in which a rate is a readable number: a CPU's is thousandths of a TFLOP/s."""
+    if tflops >= 0.1:
+        return "TFLOP/s", 1.0
+    return ("GFLOP/s", 1e3) if tflops >= 1e-4 else ("MFLOP/s", 1e6)
+
+
+def rate_words(tflops: float) -> str:
+    """`151.2 TFLOP/s`, `0.33 GFLOP/s`."""
+    unit, scale = rate_unit(tflops)
+    return f"{tflops * scale:.4g} {unit}"
 
 
 def series(record: BenchRecord, points: Sequence[StepPoint], *, title: str = "", label: str = "") -> PlotSeries:
@@ -34,16 +48,18 @@ def series(record: BenchRecord, points: Sequence[StepPoint], *, title: str = "",
             break
         warmup += 1
     if rated:
+        peak, prediction = record.peak_tflops_per_device, record.predicted_tflops_per_device
+        unit, scale = rate_unit(max(point.tflops_per_device or 0.0 for point in rated))
         return PlotSeries(
             title=title or record.request.mesh.words(),
-            unit="TFLOP/s a device",
+            unit=f"{unit} a device",
             steps=[point.step for point in rated],
-            median=[point.tflops_per_device or 0.0 for point in rated],
-            low=[point.tflops_low or 0.0 for point in rated],
-            high=[point.tflops_high or 0.0 for point in rated],
+            median=[(point.tflops_per_device or 0.0) * scale for point in rated],
+            low=[(point.tflops_low or 0.0) * scale for point in rated],
+            high=[(point.tflops_high or 0.0) * scale for point in rated],
             warmup=warmup,
-            peak=record.peak_tflops_per_device,
-            prediction=record.predicted_tflops_per_device,
+            peak=peak * scale if peak is not None else None,
+            prediction=prediction * scale if prediction is not None else None,
             label=label,
         )
     timed = [point for point in points if point.step_time_s > 0]
@@ -63,31 +79,36 @@ def figures(summary: BenchSummary) -> list[str]:
     """Every figure of a summary on its own line; what was not measured is left out."""
     lines: list[str] = []
 
-    def tell(label: str, value: float | None, form: str, extra: str = "") -> None:
-        if value is not None:
-            lines.append(f"{label:<20} {value:{form}}{extra}")
+    def tell(label: str, text: str | None) -> None:
+        if text is not None:
+            lines.append(f"{label:<{LABEL_WIDTH}} {text}")
 
-    spread = ""
-    if summary.step_time_p10_s is not None and summary.step_time_p90_s is not None:
-        spread = f"   p10 {summary.step_time_p10_s:.4g}, p90 {summary.step_time_p90_s:.4g}"
-    tell("step time (s)", summary.step_time_s, ".4g", spread)
-    rates = ""
-    if summary.tflops_p10 is not None and summary.tflops_p90 is not None:
-        rates = f"   p10 {summary.tflops_p10:.4g}, p90 {summary.tflops_p90:.4g}"
-    tell("TFLOP/s a device", summary.tflops_per_device, ".4g", rates)
-    tell("  by upstream's count", summary.claimed_tflops_per_device, ".4g")
-    tell("TFLOP/s in all", summary.tflops_total, ".4g")
-    tell("of peak (MFU)", summary.mfu, ".1%")
-    tell("exposed comms", summary.exposed_communication, ".0%")
-    tell("compile (s)", summary.compile_s, ".3g")
+    def between(low: float | None, high: float | None, word: Callable[[float], str]) -> str | None:
+        return f"{word(low)} to {word(high)}" if low is not None and high is not None else None
+
+    def seconds(value: float) -> str:
+        return f"{value:.4g} s"
+
+    def told(value: float | None, word: Callable[[float], str]) -> str | None:
+        return word(value) if value is not None else None
+
+    tell("step time", told(summary.step_time_s, seconds))
+    tell("  p10 to p90", between(summary.step_time_p10_s, summary.step_time_p90_s, seconds))
+    tell("a device", told(summary.tflops_per_device, rate_words))
+    tell("  p10 to p90", between(summary.tflops_p10, summary.tflops_p90, rate_words))
+    tell("  upstream counts", told(summary.claimed_tflops_per_device, rate_words))
+    tell("all devices", told(summary.tflops_total, rate_words))
+    tell("of peak (MFU)", told(summary.mfu, lambda value: f"{value:.1%}"))
+    tell("exposed comms", told(summary.exposed_communication, lambda value: f"{value:.0%}"))
+    tell("compile", told(summary.compile_s, seconds))
     if summary.slowest_worker and summary.slowest_ratio is not None:
-        lines.append(f"{'slowest worker':<20} {summary.slowest_worker}, {summary.slowest_ratio:.3g} × the median")
+        tell("slowest worker", f"{summary.slowest_worker}, {summary.slowest_ratio:.3g} × median")
     if summary.hbm_peak_bytes:
         limit = f" of {summary.hbm_limit_bytes / 2**30:.1f}" if summary.hbm_limit_bytes else ""
-        lines.append(f"{'HBM in use':<20} {summary.hbm_peak_bytes / 2**30:.1f}{limit} GiB")
+        tell("HBM in use", f"{summary.hbm_peak_bytes / 2**30:.1f}{limit} GiB")
     if summary.set_aside:
         aside = ", ".join(f"{number} {why}" for why, number in summary.set_aside.items())
-        lines.append(f"{'set aside':<20} {aside}")
+        tell("set aside", aside)
     if summary.error:
         lines.append(summary.error)
     return lines

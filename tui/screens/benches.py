@@ -38,7 +38,7 @@ COMPARED_MOST = 6
 def row(record: BenchRecord) -> Row:
     """One benchmark."""
     figures = record.summary
-    mfu = figures.mfu
+    rate, step, mfu = figures.tflops_per_device, figures.step_time_s, figures.mfu
     return Row(
         record.id,
         (
@@ -46,9 +46,9 @@ def row(record: BenchRecord) -> Row:
             Cell(record.state.value, token=TOKENS.get(record.state.value, "")),
             record.target,
             record.request.mesh.words(),
-            number_cell(figures.tflops_per_device, f"{figures.tflops_per_device or 0:.4g}"),
-            number_cell(figures.step_time_s, f"{figures.step_time_s or 0:.4g}"),
-            number_cell(mfu, f"{mfu or 0:.1%}"),
+            number_cell(rate, f"{rate:.4g}" if rate is not None else None),
+            number_cell(step, f"{step:.4g}" if step is not None else None),
+            number_cell(mfu, f"{mfu:.1%}" if mfu is not None else None),
             number_cell(figures.steps),
             f"{record.slices} × {record.accelerator_type}",
         ),
