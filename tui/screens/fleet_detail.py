@@ -59,6 +59,16 @@ class FleetDetail(Vertical):
         yield HeatStrip(id="detail-heat")
         yield Static(id="detail-text", markup=False)
 
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        super().__init__(id=id)
+        self._said: dict[str, str] = {}
+
+    def _say(self, selector: str, text: str) -> None:
+        """Updates a text that changed: every update is a layout of the whole screen."""
+        if self._said.get(selector) != text:
+            self._said[selector] = text
+            self.query_one(selector, Static).update(text)
+
     def show(
         self,
         item: QueuedResource | Slice | None,
@@ -79,14 +89,14 @@ class FleetDetail(Vertical):
         if isinstance(item, Slice):
             self._show_slice(item)
             return
-        self.query_one("#detail-title", Static).update(item.name)
+        self._say("#detail-title", item.name)
         self.query_one(StateTimeline).set_spans(timeline(spans, since, item.state, now))
         self.query_one(HeatStrip).set_slices(heat(item))
         lines = self._facts(item, now) if self.screen.has_class("-vast") else [summary(item, now)]
         lines += sentences(item, since, now)
         if item.state in DEAD_STATES:
             lines.append(f"{keys}.")
-        self.query_one("#detail-text", Static).update("\n".join(lines))
+        self._say("#detail-text", "\n".join(lines))
 
     def _facts(self, item: QueuedResource, now: datetime) -> list[str]:
         facts = [
@@ -100,9 +110,7 @@ class FleetDetail(Vertical):
         return facts
 
     def _show_slice(self, item: Slice) -> None:
-        self.query_one("#detail-title", Static).update(item.node_id)
+        self._say("#detail-title", item.node_id)
         self.query_one(StateTimeline).set_spans([TimelineSpan(item.state, None)])
         self.query_one(HeatStrip).set_slices([HeatSlice("slice 0", (slice_token(item),) * max(len(item.workers), 1))])
-        self.query_one("#detail-text", Static).update(
-            f"A TPU VM made without a queued resource · {item.accelerator_type} · {item.zone}"
-        )
+        self._say("#detail-text", f"A TPU VM made without a queued resource · {item.accelerator_type} · {item.zone}")

@@ -253,6 +253,12 @@ class RunScreen(TableScreen):
         views.current = "table" if views.current == "groups" else "groups"
         self.focus_main()
 
+    def do_filter(self) -> None:
+        """The groups hold all outputs; a filter is for the workers."""
+        if self.query_one(ContentSwitcher).current != "table":
+            self.do_view()
+        super().do_filter()
+
     @on(LiveTable.RowActivated)
     def _row(self, event: LiveTable.RowActivated) -> None:
         self._show_logs(str(event.row.key))
