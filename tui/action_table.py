@@ -279,8 +279,8 @@ ACTIONS: tuple[Action, ...] = (
     # Forms
     Action("explain", ("f2",), "gcloud", "The gcloud command and REST call of what is asked.", _on(DIALOG), hint=2),
     Action("next-mesh", ("f3",), "next mesh", "Fill in the next legal mesh.", _on(BENCH_FORM), hint=2),
-    Action("next-field", ("down",), "next field", "The next field.", FULL_FORMS),
-    Action("previous-field", ("up",), "previous field", "The field before.", FULL_FORMS),
+    Action("next-field", ("tab", "down"), "next field", "The next field.", FULL_FORMS),
+    Action("previous-field", ("shift+tab", "up"), "previous field", "The field before.", FULL_FORMS),
     Action("submit", ("ctrl+r",), "do it", "Send what the form says.", FORMS, hint=1),
     Action(
         "next-preview",

@@ -28,7 +28,6 @@ from tui.glyphs import ASCII, UNICODE
 from tui.look import default_variables
 from tui.navigation import Navigation
 from tui.screens.base import Performs
-from tui.screens.confirm import Choice, Question
 from tui.settings import Settings
 from tui.station import Station
 from tui.themes import DEFAULT_THEME, ThemeStore
@@ -76,33 +75,34 @@ class SliceTower(Station, Navigation, App[int]):
         self.history = History()
         self.paused = False
         self.init_station()
+        self._choose_theme()
         self.notices: deque[Event] = deque(maxlen=NOTICES)
         self.notices_version = 0
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return default_variables(self.current_theme.to_color_system().generate())
 
+    def _choose_theme(self) -> None:
+        """Before the first paint, so that the style sheet is read once."""
+        self.themes = ThemeStore(self.themes_folder)
+        self._theme_problems = [f"A theme was left out: {failure}" for failure in self.themes.install(self)]
+        wanted = self.settings.theme or DEFAULT_THEME
+        if wanted not in self.available_themes:
+            known = ", ".join(self.themes.names)
+            self._theme_problems.append(f"There is no theme '{wanted}'; there are {known}.")
+            wanted = DEFAULT_THEME
+        self.set_reactive(App.theme, wanted)
+
     # Beginning
 
     def on_mount(self) -> None:
         from tui.screens.fleet import FleetScreen
 
-        self.themes = ThemeStore(self.themes_folder)
-        failures = self.themes.install(self)
-        wanted = self.settings.theme or DEFAULT_THEME
-        if wanted in self.available_themes:
-            self.theme = wanted
-        else:
-            self.say(f"There is no theme '{wanted}'; there are {', '.join(self.themes.names)}.", severity="warning")
-            self.theme = DEFAULT_THEME
-        for failure in failures:
-            self.say(str(failure), title="a theme was left out", severity="warning")
         self.set_interval(THEME_POLL_S, self._poll_themes)
         self.set_keymap(self.settings.keymap.for_textual())
         self.push_screen(FleetScreen())
-        for problem in self.settings.problems:
+        for problem in (*self.settings.problems, *self._theme_problems):
             self.say(problem, severity="warning")
-        self.call_after_refresh(self.open_tower)
 
     def _poll_themes(self) -> None:
         change = self.themes.poll(self)
@@ -225,6 +225,7 @@ class SliceTower(Station, Navigation, App[int]):
 
     async def do_quit(self) -> None:
         """Says what still exists and runs, asks, closes, and leaves."""
+        from tui.screens.confirm import Choice, Question
         from tui.screens.leaving import leaving_lines
 
         lines = leaving_lines(self.fleet, self.live_runs(), self.context.prices)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from textual.screen import Screen
 
-from backend.model import QueuedResource, Slice
 from backend.outcomes import OperatorError
-from backend.targets import WorkerRef, select
 from tui.screens.base import ConsoleScreen
 
 if TYPE_CHECKING:
     from backend.cloud.equivalents import Equivalent
+    from backend.model import QueuedResource, Slice
     from backend.runs import Run
+    from backend.targets import WorkerRef
     from tui.app import SliceTower
 
 
@@ -185,6 +185,8 @@ class Navigation:
 
     def worker_at(self, address: str) -> WorkerRef | None:
         """The worker of an address, if it exists now."""
+        from backend.targets import select
+
         try:
             return next(iter(select(self._console.fleet, [address])), None)
         except OperatorError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from backend.cloud.advice import Urgency, advice, readiness
 from backend.model import DEAD_STATES, WAITING_STATES, Fleet, QueuedResource, QueuedResourceState, StateSince
 from backend.sanitize import plain
 from tui.durations import format_duration
@@ -53,6 +52,8 @@ def totals(fleet: Fleet) -> tuple[int, int, int]:
 
 def sentences(item: QueuedResource, since: StateSince | None, now: datetime) -> list[str]:
     """What is known of a request beyond its row: advice, what is missing, the cloud's own words, maintenance."""
+    from backend.cloud.advice import Urgency, advice, readiness
+
     lines = []
     said = advice(item, since, now)
     if said.text and said.urgency not in (Urgency.NONE, Urgency.OK):

@@ -6,23 +6,21 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.widgets import Input
 
-from tui.screens.base import FormScreen
+from tui.actions import CREATE, bindings
 
 
 class TwoFields(App[None]):
     """The keys of a form screen around two inputs."""
 
-    BINDINGS = FormScreen.BINDINGS
+    BINDINGS = bindings(CREATE)
 
     def compose(self) -> ComposeResult:
         yield Input(id="first")
         yield Input(id="second")
 
-    def action_next_field(self) -> None:
+    def action_perform(self, action_id: str) -> None:
+        assert action_id == "next-field"
         self.screen.focus_next()
-
-    def action_previous_field(self) -> None:
-        self.screen.focus_previous()
 
 
 async def test_keys_after_a_tab_go_to_the_next_field() -> None:

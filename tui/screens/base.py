@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Container
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
@@ -19,7 +17,6 @@ from textual.worker import Worker, WorkerState
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, Action, hints, refusal
 from tui.command_line import CommandLine, parse
-from tui.screens.form import FormLine
 from tui.screens.prompt import COMMAND, FILTER, Prompt
 from tui.widgets.hints_footer import Hint, HintsFooter
 from tui.widgets.live_table import LiveTable
@@ -280,41 +277,6 @@ class TableScreen(ConsoleScreen):
             raise OperatorError(f"'{text}' is no filter: {refused}.", "Write text, a regex, column=value, or !text.")
 
 
-class FormScreen(ConsoleScreen):
-    """A screen of form lines: letters are typed, up and down go through the fields, escape leaves it."""
-
-    BINDINGS: ClassVar = [
-        # With priority the focus moves before the next key is dispatched: what is typed ahead lands in its own field.
-        Binding("tab", "next_field", show=False, priority=True, id="form.tab"),
-        Binding("shift+tab", "previous_field", show=False, priority=True, id="form.shift-tab"),
-    ]
-
-    def action_next_field(self) -> None:
-        self.focus_next()
-
-    def action_previous_field(self) -> None:
-        self.focus_previous()
-
-    def line(self, name: str) -> FormLine:
-        """The line of one field."""
-        return self.lines[name]
-
-    @cached_property
-    def lines(self) -> dict[str, FormLine]:
-        """The lines by field name, in their order; asked for when they are mounted, and looked up once."""
-        return {line.field_name: line for line in self.query(FormLine)}
-
-    def texts(self) -> dict[str, str]:
-        """What the form says, by field name."""
-        return {name: line.value for name, line in self.lines.items()}
-
-    def do_next_field(self) -> None:
-        self.focus_next()
-
-    def do_previous_field(self) -> None:
-        self.focus_previous()
-
-
 Answer = TypeVar("Answer")
 
 
@@ -322,6 +284,7 @@ class Dialog(Performs, ModalScreen[Answer | None], Generic[Answer]):
     """A question over the screen; `escape` answers None."""
 
     SCOPE = "dialog"
+    CSS_PATH = "dialogs.tcss"
 
     def do_back(self) -> None:
         self.dismiss(None)

@@ -119,6 +119,7 @@ class BenchScreen(ConsoleScreen):
 
     SCOPE = BENCH
     BINDINGS: ClassVar = bindings(BENCH)
+    CSS_PATH = "work.tcss"
 
     def __init__(self, bench: Bench | None, record: BenchRecord | None = None) -> None:
         """

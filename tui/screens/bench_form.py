@@ -15,8 +15,8 @@ from backend.outcomes import OperatorError
 from backend.sanitize import plain_text
 from jobs.meshes import Mesh, default_mesh, legal_meshes
 from tui.actions import BENCH_FORM, bindings
-from tui.screens.base import FormScreen
 from tui.screens.form import FormBody, FormLine, PickedChoice
+from tui.screens.form_screen import FormScreen
 from tui.wording import count
 
 if TYPE_CHECKING:

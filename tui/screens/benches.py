@@ -60,6 +60,7 @@ class BenchesScreen(TableScreen):
 
     SCOPE = BENCHES
     BINDINGS: ClassVar = bindings(BENCHES)
+    CSS_PATH = "work.tcss"
     crumb = "benchmarks"
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from backend.model import EventKind
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import CREATE, DIALOG, bindings
-from tui.screens.base import Dialog, FormScreen
+from tui.screens.base import Dialog
 from tui.screens.confirm import Choice, Question
 from tui.screens.create_form import (
     FIELD_NAMES,
@@ -36,6 +36,7 @@ from tui.screens.create_form import (
 )
 from tui.screens.deeds import rest_of
 from tui.screens.form import FormBody, FormInput, FormLine, PickedChoice
+from tui.screens.form_screen import FormScreen
 from tui.screens.texts import to_json
 
 PREVIEWS = ("JSON", "gcloud alpha", "gcloud", "curl")

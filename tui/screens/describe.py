@@ -21,6 +21,7 @@ class DescribeScreen(ConsoleScreen):
 
     SCOPE = DESCRIBE
     BINDINGS: ClassVar = bindings(DESCRIBE)
+    CSS_PATH = "pages.tcss"
 
     def __init__(
         self,

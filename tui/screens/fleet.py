@@ -12,11 +12,8 @@ from textual.widget import Widget
 
 from backend.model import DEAD_STATES, Fleet, QueuedResource, Slice
 from backend.outcomes import OperatorError
-from backend.targets import workers_of
 from tui.actions import BY_ID, FLEET, Action, bindings
-from tui.screens import deeds
 from tui.screens.base import TableScreen
-from tui.screens.deeds import rest_of
 from tui.screens.fleet_detail import FleetDetail
 from tui.screens.fleet_rows import NARROW_COLUMNS, WIDE_COLUMNS, find, rows
 from tui.widgets.live_table import LiveTable
@@ -47,6 +44,11 @@ class FleetScreen(TableScreen):
         with Container(id="fleet"):
             yield LiveTable(NARROW_COLUMNS, id="table")
             yield FleetDetail(id="detail")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        # After the first paint: opening imports the cloud and ssh libraries, in a thread that shares our processor.
+        self.call_after_refresh(self.console.open_tower)
 
     def tick(self) -> None:
         fleet = self.console.fleet
@@ -208,6 +210,8 @@ class FleetScreen(TableScreen):
         self.console.open_bench_form(self.current_request())
 
     async def do_shell(self) -> None:
+        from backend.targets import workers_of
+
         workers = workers_of(self.current_request())
         if not workers:
             raise OperatorError("It has no worker yet.")
@@ -227,6 +231,7 @@ class FleetScreen(TableScreen):
 
     def do_equivalent(self) -> None:
         from backend.cloud import equivalents
+        from tui.screens.deeds import rest_of
 
         rest = rest_of(self.console.context)
         item = self.current()
@@ -251,13 +256,21 @@ class FleetScreen(TableScreen):
             self.console.say(note, severity="warning")
 
     async def do_delete(self) -> None:
+        from tui.screens import deeds
+
         await deeds.delete(self.console, self.chosen() or [self.current_request()])
 
     async def do_recreate(self) -> None:
+        from tui.screens import deeds
+
         await deeds.recreate(self.console, self.current_request())
 
     async def do_reset(self) -> None:
+        from tui.screens import deeds
+
         await deeds.reset(self.console, self.current_request())
 
     async def do_cleanup(self) -> None:
+        from tui.screens import deeds
+
         await deeds.cleanup(self.console)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from backend.cloud.advice import Urgency, advice
 from backend.model import DEAD_STATES, Fleet, QueuedResource, Slice, StateSince
 from tui.durations import format_duration
 from tui.look import state_token
@@ -69,7 +68,8 @@ def _state(state: str, *, short: bool, stale: bool) -> Cell:
     )
 
 
-_URGENCY_TOKENS = {Urgency.WARNING: "stale", Urgency.ALARM: "state-failed"}
+_URGENCY_TOKENS = {"warning": "stale", "alarm": "state-failed"}
+"""By `backend.cloud.advice.Urgency`."""
 
 
 def note_cell(item: QueuedResource, since: StateSince | None, now: datetime, keys: str) -> Cell:
@@ -78,10 +78,13 @@ def note_cell(item: QueuedResource, since: StateSince | None, now: datetime, key
     Args:
         keys: What to press for a dead request.
     """
+    # Not at the top: nothing of it is needed before the first paint.
+    from backend.cloud.advice import advice
+
     said = advice(item, since, now)
     # The cause stands in the detail; here is no room for both, and the keys are what helps.
     text = f"holds quota: {keys}" if said.keys and item.state in DEAD_STATES else said.text
-    return Cell(text, token=_URGENCY_TOKENS.get(said.urgency, "muted"))
+    return Cell(text, token=_URGENCY_TOKENS.get(said.urgency.value, "muted"))
 
 
 def rows(fleet: Fleet, now: datetime, *, narrow: bool, short: bool, keys: str) -> list[Row]:

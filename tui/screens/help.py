@@ -93,6 +93,7 @@ class HelpScreen(ConsoleScreen):
 
     SCOPE = HELP
     BINDINGS: ClassVar = bindings(HELP)
+    CSS_PATH = "pages.tcss"
 
     def __init__(self, about: str) -> None:
         super().__init__()

@@ -103,6 +103,7 @@ class LogsScreen(ConsoleScreen):
 
     SCOPE = LOGS
     BINDINGS: ClassVar = bindings(LOGS)
+    CSS_PATH = "work.tcss"
 
     def __init__(self, logs: RunLogs, *, start: str = "", merged: bool = False) -> None:
         """

@@ -146,6 +146,7 @@ class RunScreen(TableScreen):
 
     SCOPE = RUN
     BINDINGS: ClassVar = bindings(RUN)
+    CSS_PATH = "work.tcss"
 
     def __init__(self, run: Run) -> None:
         super().__init__()

@@ -17,8 +17,8 @@ from backend.run_model import RunPlan, RunRequest
 from backend.sanitize import plain_text
 from backend.targets import WorkerRef, select
 from tui.actions import RUN_FORM, bindings
-from tui.screens.base import FormScreen
 from tui.screens.form import FormBody, FormLine, PickedChoice
+from tui.screens.form_screen import FormScreen
 from tui.wording import count
 
 ON = "yes"

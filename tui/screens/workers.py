@@ -119,6 +119,7 @@ class WorkersScreen(TableScreen):
 
     SCOPE = WORKERS
     BINDINGS: ClassVar = bindings(WORKERS)
+    CSS_PATH = "work.tcss"
 
     def __init__(self, targets: Sequence[str] = (), only: str = "") -> None:
         """
