@@ -179,9 +179,15 @@ class Navigation:
         return runs.active.get(run_id) or runs.open(runs.store.get(run_id))
 
     def open_run(self, run: Run) -> None:
+        """A run as what it is: a benchmark with its plot, anything else with its outcomes."""
+        from tui.screens.bench import BenchScreen
         from tui.screens.run import RunScreen
 
-        self._console.push_screen(RunScreen(run))
+        benches = self._console.require_tower().benches
+        bench = benches.active.get(run.id)
+        record = benches.store.find(run.id) if bench is None and run.request.kind == "bench" else None
+        known = bench is not None or record is not None
+        self._console.push_screen(BenchScreen(bench, record) if known else RunScreen(run))
 
     def worker_at(self, address: str) -> WorkerRef | None:
         """The worker of an address, if it exists now."""

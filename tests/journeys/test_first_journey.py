@@ -64,9 +64,9 @@ def test_from_an_empty_console_to_a_plotted_benchmark(tmp_path: Path) -> None:
         console.step("6-bench-form")
         console.keys("C-r")
         console.wait_for(r"stepping: \d+ of 20 steps", BENCHMARK_S)
-        console.wait_for("TFLOP/s a device over [3-9] steps", BENCHMARK_S)
+        console.wait_for("FLOP/s a device over [3-9] steps", BENCHMARK_S)
         console.step("7-bench-running")
-        console.wait_for("TFLOP/s a device over 20 steps", BENCHMARK_S)
+        console.wait_for("FLOP/s a device over 20 steps", BENCHMARK_S)
         console.step("8-bench-done")
 
         console.keys("1")
@@ -116,7 +116,7 @@ def test_a_killed_console_comes_back_to_the_same_benchmark(tmp_path: Path, simul
         console.keys("6")
         console.wait_for(run_id)
         console.keys("Enter")
-        console.wait_for("TFLOP/s a device over 20 steps", BENCHMARK_S)
+        console.wait_for("FLOP/s a device over 20 steps", BENCHMARK_S)
         console.step("12-after-kill-9")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+import time
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -11,107 +11,22 @@ from textual.containers import Container
 from textual.widget import Widget
 
 from backend.fanout import WorkerResult
-from backend.model import Fleet, QueuedResource, Slice
-from backend.outcomes import OperatorError, Outcome
-from backend.targets import WorkerRef, select, workers_of, workers_of_slice
+from backend.model import Fleet, QueuedResource
+from backend.outcomes import OperatorError
+from backend.targets import WorkerRef, select
 from tui.actions import BY_ID, WORKERS, bindings
-from tui.durations import format_duration
 from tui.screens.base import TableScreen
-from tui.screens.fleet_detail import slice_token
 from tui.screens.logs import LogTiles, poll_s, tiles_that_fit
-from tui.screens.run import detail, fold_targets
-from tui.widgets.heat_strip import HeatSlice, HeatStrip
+from tui.screens.run import fold_targets
+from tui.screens.worker_rows import COLUMNS, SliceIndex, WorkerRows, everything, heat, newest, slices_of
+from tui.widgets.heat_strip import HeatStrip
 from tui.widgets.live_table import LiveTable
-from tui.widgets.rows import Cell, Column, Row, number_cell, outcome_cell, state_cell
 from tui.wording import utc_now
 
 if TYPE_CHECKING:
     from backend.runs import Run
 
-COLUMNS = (
-    Column("worker", "WORKER", min_width=10, max_width=30),
-    Column("state", "SLICE", min_width=9, max_width=26),
-    Column("run", "NEWEST RUN", min_width=10, max_width=22),
-    Column("last", "LAST OUTPUT", width=11, align="right"),
-    Column("command", "COMMAND", min_width=8, max_width=60, flex=1, priority=2),
-    Column("address", "ADDRESS", min_width=9, max_width=16, priority=1),
-)
 PANES = (0, 1, 2, 4, 8)
-
-
-def everything(fleet: Fleet) -> list[WorkerRef]:
-    """All workers of the fleet, in its order."""
-    found = [worker for item in fleet.queued_resources for worker in workers_of(item)]
-    return found + [worker for one in fleet.standalone for worker in workers_of_slice(one)]
-
-
-def slices_of(fleet: Fleet) -> dict[tuple[str, str, str], Slice]:
-    """Slices by (project, zone, node id)."""
-    owned = [one for item in fleet.queued_resources for one in item.slices]
-    return {(one.project, one.zone, one.node_id): one for one in (*owned, *fleet.standalone)}
-
-
-def newest(runs: Iterable[Run]) -> dict[str, tuple[Run, WorkerResult]]:
-    """The newest run of each worker, by address."""
-    found: dict[str, tuple[Run, WorkerResult]] = {}
-    for run in sorted(runs, key=lambda item: item.started_at):
-        for result in run.results:
-            found[result.worker.address] = (run, result)
-    return found
-
-
-def rows(
-    workers: Sequence[WorkerRef],
-    slices: Mapping[tuple[str, str, str], Slice],
-    latest: Mapping[str, tuple[Run, WorkerResult]],
-    now: datetime,
-) -> list[Row]:
-    """One row a worker."""
-    found = []
-    for worker in workers:
-        one = slices.get((worker.project, worker.zone, worker.node_id))
-        state = Cell("gone", token="muted") if one is None else state_cell(one.state)
-        if one is not None and one.state == "READY" and not one.ready:
-            state = Cell(one.health or one.state, token=slice_token(one), glyph=slice_token(one))
-        run_cell: Cell | str = Cell("-", token="muted")
-        last, command = number_cell(None), ""
-        if worker.address in latest:
-            run, result = latest[worker.address]
-            command = run.request.title or " ".join(run.request.argv)
-            run_cell = outcome_cell(result.outcome, detail=detail(result))
-            if result.outcome is Outcome.PENDING:
-                run_cell = Cell(result.phase.value, token="outcome-pending", glyph="outcome-pending")
-            log = run.logs.get(worker.address)
-            if log is not None and log.last_at:
-                quiet = max(0.0, now.timestamp() - log.last_at)
-                last = number_cell(quiet, format_duration(quiet))
-        cells = (
-            worker.address,
-            state,
-            run_cell,
-            last,
-            command,
-            Cell(worker.external_ip or worker.internal_ip, token="muted"),
-        )
-        found.append(Row(worker.address, cells))
-    return found
-
-
-def heat(workers: Sequence[WorkerRef], slices: Mapping[tuple[str, str, str], Slice], cursor: str) -> list[HeatSlice]:
-    """One cell a worker, by slice, the cursor's pointed out."""
-    found: dict[tuple[str, int], list[str]] = {}
-    pointed: dict[tuple[str, int], int] = {}
-    for worker in workers:
-        key = (worker.queued_resource, worker.slice_index)
-        one = slices.get((worker.project, worker.zone, worker.node_id))
-        tokens = found.setdefault(key, [])
-        if worker.address == cursor:
-            pointed[key] = len(tokens)
-        tokens.append(slice_token(one) if one is not None else "heat-empty")
-    return [
-        HeatSlice(f"{name}/{index}", tuple(tokens), pointed.get((name, index)))
-        for (name, index), tokens in found.items()
-    ]
 
 
 class WorkersScreen(TableScreen):
@@ -134,7 +49,11 @@ class WorkersScreen(TableScreen):
         self._listed: tuple[WorkerRef, ...] = ()
         self._trouble: OperatorError | None = None
         self._latest: dict[str, tuple[Run, WorkerResult]] = {}
-        self._shown: list[str] = []
+        self._rows = WorkerRows()
+        self._fleet: Fleet | None = None
+        self._slices: SliceIndex = {}
+        self._stamp: object = None
+        self._pointed: str | None = None
         self.crumb = f"workers {' '.join(targets)}".strip()
 
     def compose_body(self) -> Iterable[Widget]:
@@ -154,11 +73,18 @@ class WorkersScreen(TableScreen):
             self.query_one(LogTiles).poll()
 
     def tick(self) -> None:
-        fleet = self.console.fleet
-        self._choose(fleet)
-        runs = self.console.live_runs()
+        fleet, runs = self.console.fleet, self.console.live_runs()
+        stamp = (tuple((run.id, run.version) for run in runs), int(time.monotonic()) if self._latest else 0)
+        if fleet is self._fleet and stamp == self._stamp:
+            return
+        if fleet is not self._fleet:
+            self._fleet = fleet
+            self._choose(fleet)
+            self._slices = slices_of(fleet)
+            self._pointed = None
+        self._stamp = stamp
         self._latest = newest(runs)
-        found = rows(self._listed, slices_of(fleet), self._latest, utc_now())
+        found = self._rows.rows(self._listed, self._slices, self._latest, utc_now())
         self.table.set_rows(found)
         if not found:
             text, kind = self._empty(fleet)
@@ -193,7 +119,9 @@ class WorkersScreen(TableScreen):
     def _show_cursor(self) -> None:
         row = self.table.cursor_row
         cursor = str(row.key) if row is not None else ""
-        self.query_one(HeatStrip).set_slices(heat(self._listed, slices_of(self.console.fleet), cursor))
+        if cursor != self._pointed:
+            self._pointed = cursor
+            self.query_one(HeatStrip).set_slices(heat(self._listed, self._slices, cursor))
         self._show_panes(cursor)
 
     def _show_panes(self, cursor: str) -> None:
