@@ -65,9 +65,10 @@ __all__ = [
     "Group",
 ]
 
-PRIORITY = frozenset({"quit", "interrupt", "next-field", "previous-field", "command", "filter"})
+PRIORITY = frozenset({"quit", "interrupt", "next-field", "previous-field", "command", "filter", "logs"})
 """Handled before the widget that has the focus: to leave; and so that what is typed in the same burst, as over a slow
-line, belongs to the next field or to the command line, and is never taken for verbs."""
+line, belongs to the next field or to the command line, and is never taken for verbs. `logs`, so that it works while a
+run's groups are still empty."""
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 

@@ -77,7 +77,7 @@ async def test_throughput_is_drawn_while_it_runs_and_kept_in_the_list(
         assert bench is not None
         await driven.until(lambda: bench.state.is_over, "its end", wait_s=LONG_S)
         assert bench.state is BenchState.DONE, bench.errors
-        text = await driven.shows("step time", "GFLOP/s a device", "--dcn_data_parallelism 2", "simulated")
+        text = await driven.shows("step time", "FLOP/s a device", "--dcn_data_parallelism 2", "simulated")
         assert "MFU" not in text
         await driven.press("5")
         await driven.until(lambda: isinstance(driven.app.screen, BenchesScreen))

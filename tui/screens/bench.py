@@ -83,8 +83,8 @@ def figures(summary: BenchSummary) -> list[str]:
         if text is not None:
             lines.append(f"{label:<{LABEL_WIDTH}} {text}")
 
-    def between(low: float | None, high: float | None, word: Callable[[float], str]) -> str | None:
-        return f"{word(low)} to {word(high)}" if low is not None and high is not None else None
+    def between(low: float | None, high: float | None, unit: str, scale: float = 1.0) -> str | None:
+        return f"{low * scale:.4g} to {high * scale:.4g} {unit}" if low is not None and high is not None else None
 
     def seconds(value: float) -> str:
         return f"{value:.4g} s"
@@ -93,9 +93,9 @@ def figures(summary: BenchSummary) -> list[str]:
         return word(value) if value is not None else None
 
     tell("step time", told(summary.step_time_s, seconds))
-    tell("  p10 to p90", between(summary.step_time_p10_s, summary.step_time_p90_s, seconds))
+    tell("  p10 to p90", between(summary.step_time_p10_s, summary.step_time_p90_s, "s"))
     tell("a device", told(summary.tflops_per_device, rate_words))
-    tell("  p10 to p90", between(summary.tflops_p10, summary.tflops_p90, rate_words))
+    tell("  p10 to p90", between(summary.tflops_p10, summary.tflops_p90, *rate_unit(summary.tflops_p90 or 0.0)))
     tell("  upstream counts", told(summary.claimed_tflops_per_device, rate_words))
     tell("all devices", told(summary.tflops_total, rate_words))
     tell("of peak (MFU)", told(summary.mfu, lambda value: f"{value:.1%}"))

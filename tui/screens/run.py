@@ -272,9 +272,12 @@ class RunScreen(TableScreen):
         self.do_logs()
 
     def do_logs(self) -> None:
-        row = self.table.cursor_row
-        on_table = self.query_one(ContentSwitcher).current == "table"
-        self._show_logs(str(row.key) if row is not None and on_table else "")
+        if self.query_one(ContentSwitcher).current == "table":
+            row = self.table.cursor_row
+            self._show_logs(str(row.key) if row is not None else "")
+        else:
+            group = self.query_one(OutcomeGroups).current
+            self._show_logs(group.first_member if group is not None else "")
 
     def do_logs_marked(self) -> None:
         self._show_logs("", only=[str(key) for key in self.table.marks])
