@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median_high, median_low
 from typing import Any
 
 from backend.sanitize import plain
@@ -246,11 +247,13 @@ def clocks(looked: Looked) -> Iterator[Finding]:
         if address in looked.sent_at and address in looked.received_at:
             least[address] = section["time"] - looked.received_at[address]
             most[address] = section["time"] - looked.sent_at[address]
-    if len(least) < 2:
-        return
-    middle = sorted((least[address] + most[address]) / 2 for address in least)[len(least) // 2]
     for address in least:
-        ahead, behind = least[address] - middle, middle - most[address]
+        # Half of the others lie behind (ahead) of these for certain, however long their own execs took.
+        others = [each for each in least if each != address]
+        if not others:
+            return
+        ahead = least[address] - median_high(most[each] for each in others)
+        behind = median_low(least[each] for each in others) - most[address]
         off = max(ahead, behind)
         if off > SKEW_WARN_S:
             level = Severity.FAIL if off > SKEW_FAIL_S else Severity.WARN

@@ -173,6 +173,22 @@ def test_a_clock_within_the_time_of_its_own_exec_is_never_accused() -> None:
     assert bad(findings({"a/0/1": {"clock": {"time": 1001.0, "zone": ""}}})) == []
 
 
+def test_long_execs_on_busy_workers_accuse_no_clock() -> None:
+    """True clocks: eight slow workers read theirs late, a quick one at once."""
+    times = {f"a/0/{n}": 1008.0 for n in range(8)} | {"a/0/8": 1000.2}
+    sent = dict.fromkeys(times, 1000.0)
+    received = {address: time + 0.3 for address, time in times.items()}
+
+    def judged() -> tuple[Finding, ...]:
+        told = {address: {"clock": {"time": time, "zone": ""}} for address, time in times.items()}
+        return judge(Looked(told, {}, sent, received))
+
+    assert judged() == ()
+    times["a/0/8"] = 1050.2
+    (found,) = judged()
+    assert (found.check, found.workers) == ("clock", ("a/0/8",))
+
+
 def test_the_worst_comes_first_and_silence_is_the_worst() -> None:
     told = {"a/0/0": facts(memory={"bytes": 100, "available_bytes": 1, "oom_kills": 0})}
     found = judge(Looked(told, {"a/0/0": Expected(4, 2)}), {"a/0/1": "a/0/1: no answer within 60 s."})
