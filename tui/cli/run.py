@@ -19,8 +19,9 @@ from backend.run_model import RunPlan, RunRequest
 from backend.sanitize import plain
 from backend.targets import fold
 from backend.tower import Tower
+from tui.cli.interrupts import Interrupts
 from tui.cli.output import add_format, print_json
-from tui.cli.run_report import LiveLines, print_ending, print_groups, print_stop, print_worker_json, summary_json
+from tui.cli.run_report import LiveLines, print_ending, print_groups, print_worker_json, summary_json
 from tui.cli.session import context_of, on_interrupt, open_tower, say, workers_for
 
 TAKES_COMMAND = True
@@ -143,53 +144,31 @@ def _tell_plan(plan: RunPlan, form: str) -> int:
     return ExitCode.USAGE if plan.refusals else ExitCode.OK
 
 
-class _Interrupts:
-    """Ctrl-C: the first stops the run and waits until that is confirmed, the second leaves at once."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self.stopping: asyncio.Task[None] | None = None
-        self.given_up = asyncio.Event()
-        self.clean = True
-
-    def __call__(self) -> None:
-        if self.stopping is None:
-            say("interrupted: starts nothing more, stops what runs, and confirms it (again: leave without)")
-            self.stopping = asyncio.ensure_future(self._stop())
-        else:
-            self.given_up.set()
-
-    async def _stop(self) -> None:
-        report = await self._run.stop()
-        print_stop(report)
-        self.clean = report.clean
-
-
 async def follow(tower: Tower, run: Run, arguments: argparse.Namespace) -> int:
     """Tells a run until it has ended, is detached, or the operator stops it."""
     live = LiveLines(run, raw=arguments.raw) if arguments.stream and arguments.format != "json" else None
     told: set[int] = set()
-    interrupts = _Interrupts(run)
-    with on_interrupt(interrupts):
+    interrupts = Interrupts(run)
+    with on_interrupt(interrupts.interrupt, interrupts.stop):
         ending = asyncio.ensure_future(run.until_started() if arguments.detach else run.wait())
         giving_up = asyncio.ensure_future(interrupts.given_up.wait())
         try:
-            await _tell(run, ending, giving_up, live, told, arguments)
+            await _tell(run, ending, giving_up, live, told, arguments, interrupts)
             if interrupts.stopping is not None and not interrupts.given_up.is_set():
                 await asyncio.wait({interrupts.stopping, giving_up}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             giving_up.cancel()
-            if interrupts.stopping is not None and not interrupts.stopping.done():
-                interrupts.stopping.cancel()
+            await interrupts.close()
             with suppress(asyncio.CancelledError):
                 if not ending.done():
                     ending.cancel()
                 await ending
-    interrupted = interrupts.stopping is not None
-    if arguments.detach and not interrupted:
+    interrupted = interrupts.stopping is not None or interrupts.cut_short
+    left = (arguments.detach or interrupts.detached) and not interrupted
+    if left:
         run.detach()
         await run.wait()
-    return _tell_end(run, live, told, arguments, interrupted=interrupted)
+    return _tell_end(run, live, told, arguments, interrupted=interrupted, left=left)
 
 
 async def _tell(
@@ -199,12 +178,15 @@ async def _tell(
     live: LiveLines | None,
     told: set[int],
     arguments: argparse.Namespace,
+    interrupts: Interrupts,
 ) -> None:
     loop = asyncio.get_running_loop()
     next_progress = loop.time() + PROGRESS_S
     alarmed = ""
     while not ending.done() and not giving_up.done():
         await asyncio.wait({ending, giving_up}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+        if interrupts.asking:
+            continue
         if live is not None:
             live.pump()
         if arguments.format == "json":
@@ -235,7 +217,7 @@ def _progress(run: Run) -> None:
 
 
 def _tell_end(
-    run: Run, live: LiveLines | None, told: set[int], arguments: argparse.Namespace, *, interrupted: bool
+    run: Run, live: LiveLines | None, told: set[int], arguments: argparse.Namespace, *, interrupted: bool, left: bool
 ) -> int:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -244,10 +226,10 @@ def _tell_end(
         print_json(summary_json(run, run.first_failure))
     elif live is not None:
         live.finish()
-    elif not arguments.detach:
+    elif not left and not arguments.detach:
         print_groups(run)
     if arguments.format != "json":
         print_ending(run)
-    if arguments.detach and not interrupted:
+    if left:
         say(f"run {run.id} goes on without us: `slicetower logs {run.id} --follow`, `slicetower runs stop {run.id}`")
     return exit_code(run.results, interrupted=interrupted)

@@ -62,16 +62,16 @@ async def workers_for(tower: Tower, targets: Sequence[str]) -> tuple[WorkerRef, 
 
 
 @contextmanager
-def on_interrupt(handle: Callable[[], None]) -> Iterator[None]:
-    """Calls `handle` for every Ctrl-C and every SIGTERM inside the block."""
+def on_interrupt(handle: Callable[[], None], end: Callable[[], None] | None = None) -> Iterator[None]:
+    """Calls `handle` for every Ctrl-C inside the block, and for every SIGTERM `end`, or the same."""
     loop = asyncio.get_running_loop()
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    for kind in kinds:
-        loop.add_signal_handler(kind, handle)
+    handlers = {signal.SIGINT: handle, signal.SIGTERM: end or handle}
+    for kind, handler in handlers.items():
+        loop.add_signal_handler(kind, handler)
     try:
         yield
     finally:
-        for kind in kinds:
+        for kind in handlers:
             with suppress(ValueError):
                 loop.remove_signal_handler(kind)
 
