@@ -170,13 +170,12 @@ class Navigation:
         return list(tower.runs.active.values()) if tower is not None else []
 
     def find_run(self, run_id: str) -> Run:
-        """A run of this console, or one of the journal's to be read.
+        """A run of this console, or one of the journal's: followed if it was not seen to end, else to be read.
 
         Raises:
             OperatorError: There is none of that id.
         """
-        runs = self._console.require_tower().runs
-        return runs.active.get(run_id) or runs.open(runs.store.get(run_id))
+        return self._console.require_tower().runs.attach(run_id)
 
     def open_run(self, run: Run) -> None:
         """A run as what it is: a benchmark with its plot, anything else with its outcomes."""
