@@ -116,7 +116,7 @@ def test_a_killed_console_comes_back_to_the_same_benchmark(tmp_path: Path, simul
         kill_the_console(console)
     with Operator(tmp_path, command, size=(100, 30), environment=homes) as console:
         console.wait_for(r"train-a +● ACTIVE", FIRST_PAINT_S)
-        console.keys("6")
+        console.keys("5")
         console.wait_for(run_id)
         console.keys("Enter")
         console.wait_for("FLOP/s a device over 20 steps", BENCHMARK_S)
