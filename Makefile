@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= auto
 
-.PHONY: setup demo test test-heavy check format bench wheel clean
+.PHONY: setup demo test test-heavy check format bench pictures wheel clean
 
 setup: $(STAMP)
 
@@ -36,6 +36,9 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m tests.benchmarks
+
+pictures: setup
+	SLICETOWER_PICTURES=docs/pictures $(BIN)/python -m pytest tests/journeys -n 0
 
 wheel: setup
 	$(BIN)/python -m build --wheel
