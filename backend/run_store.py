@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol
 
 from backend.fanout import Phase, WorkerResult
@@ -70,6 +71,9 @@ _REQUEST_FIELDS = (
     "title",
     "at_boot",
 )
+WORKER_TEXTS = 32_768
+"""Workers whose text is kept: each is written three times a run, and more often in a long one."""
+
 _WORKER_FIELDS = (
     "project",
     "zone",
@@ -224,11 +228,16 @@ class RunStore:
         ]
 
 
+@lru_cache(maxsize=WORKER_TEXTS)
+def _worker_text(worker: WorkerRef) -> str:
+    return json.dumps([getattr(worker, name) for name in _WORKER_FIELDS])
+
+
 def _worker_row(run_id: str, place: int, result: WorkerResult) -> tuple[object, ...]:
     return (
         run_id,
         place,
-        json.dumps([getattr(result.worker, name) for name in _WORKER_FIELDS]),
+        _worker_text(result.worker),
         result.outcome,
         result.phase,
         result.exit_code,

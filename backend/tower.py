@@ -95,11 +95,13 @@ class Tower:
 
     @cached_property
     def pool(self) -> ConnectionPool:
+        from backend.ssh import lean
         from backend.ssh.boot import ReadySince
         from backend.ssh.connections import ConnectionPool
         from backend.ssh.enrolment import Enrolment
         from backend.ssh.hostkeys import SliceHostKeys
 
+        lean.garbage()
         api = SliceHostKeys(self.client, lambda: self.watch.fleet, self.context.inventory)
         return ConnectionPool(
             self.context,

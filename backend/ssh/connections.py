@@ -67,6 +67,15 @@ class _Line:
     connection: asyncssh.SSHClientConnection
     sessions: int = 0
     limit: int = SESSIONS_PER_CONNECTION
+    watched: bool = False
+    """Its keepalive is the one for those that wait."""
+
+    def watch(self) -> None:
+        """Asks a busy peer for life more often than an idle one."""
+        busy = self.sessions > 0
+        if busy != self.watched and not self.connection.is_closed():
+            self.watched = busy
+            self.connection.set_keepalive(handshake.BUSY_KEEPALIVE_S if busy else handshake.KEEPALIVE_S)
 
     @property
     def usable(self) -> bool:
@@ -94,14 +103,10 @@ class Lease:
         self._line: _Line | None = line
         self.connection = line.connection
         line.sessions += 1
-        if line.sessions == 1:
-            line.connection.set_keepalive(handshake.BUSY_KEEPALIVE_S)
 
     def release(self) -> None:
         if self._line is not None:
             self._line.sessions -= 1
-            if not self._line.sessions and not self.connection.is_closed():
-                self.connection.set_keepalive(handshake.KEEPALIVE_S)
             self._line = None
 
     def crowded(self) -> None:
@@ -179,6 +184,8 @@ class ConnectionPool:
         self._places: dict[tuple[str, int, str, str], _Place] = {}
         self._dialler = Dialler(context, ask_passphrase, handshake_timeout_s, made_key)
         self._closing = False
+        self._looking: asyncio.TimerHandle | None = None
+        """Of `_look`; none while all connections are idle."""
 
     @property
     def connected(self) -> int:
@@ -209,12 +216,24 @@ class ConnectionPool:
             place.lines = [line for line in place.lines if not line.connection.is_closed()]
             for line in place.lines:
                 if line.usable:
+                    if self._looking is None:
+                        loop = asyncio.get_running_loop()
+                        self._looking = loop.call_later(handshake.BUSY_KEEPALIVE_S, self._look)
                     return Lease(line)
             if self._closing:
                 raise Unreachable(worker, Reason.NETWORK, f"{worker.address}: the connections are being closed.")
             if place.opening is None:
                 place.opening = asyncio.ensure_future(self._open(worker, place))
             await self._opened(place, place.opening, note)
+
+    def _look(self) -> None:
+        """Sets keepalives of all connections at once: to do so at both ends of every command costs more than it tells."""
+        lines = [line for place in self._places.values() for line in place.lines]
+        for line in lines:
+            line.watch()
+        again = any(line.watched for line in lines) and not self._closing
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(handshake.BUSY_KEEPALIVE_S, self._look) if again else None
 
     async def _opened(self, place: _Place, opening: asyncio.Task[_Line], note: Note | None) -> None:
         """Waits for a connection that others may wait for too; the last one who gives up ends the attempt."""
@@ -365,6 +384,8 @@ class ConnectionPool:
     async def close(self) -> None:
         """Ends attempts and closes everything, within CLOSE_TIMEOUT_S."""
         self._closing = True
+        if self._looking is not None:
+            self._looking.cancel()
         openings = [place.opening for place in self._places.values() if place.opening is not None]
         for task in openings:
             task.cancel()

@@ -16,6 +16,7 @@ import asyncssh
 from backend.context import Context
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
+from backend.ssh import lean
 from backend.ssh.hostkeys import Trust, fingerprint
 from backend.ssh.keys import AskPassphrase, Identity, load_identity
 from backend.ssh.routes import Hop, Route
@@ -128,7 +129,7 @@ class Dialler:
             if route.hop is not None:
                 options["tunnel"] = await self._hop(worker, route.hop)
             async with asyncio.timeout(self._timeout_s):
-                return await asyncssh.connect(
+                connection = await asyncssh.connect(
                     route.host,
                     route.port,
                     client_factory=lambda: client,
@@ -136,6 +137,8 @@ class Dialler:
                     server_host_key_algs=trust.algorithms(),
                     **options,
                 )
+            lean.connection(connection)
+            return connection
         except (asyncssh.PermissionDenied, asyncssh.HostKeyNotVerifiable):
             raise
         except TimeoutError as error:

@@ -17,6 +17,7 @@ import asyncssh
 
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
+from backend.ssh import lean
 from backend.ssh.connections import ConnectionPool, Lease, Note, Reason, Unreachable
 from backend.ssh.scripts import CONTROL, ENTRY
 from backend.targets import WorkerRef
@@ -109,6 +110,7 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
         self.channel = chan
+        lean.channel(chan)
 
     def session_started(self) -> None:
         self._owner.begin()

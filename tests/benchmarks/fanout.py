@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from backend.outcomes import Outcome
+from backend.ssh import lean
 from tests.backend.openssh import Sshd, sshd, worker
 from tests.backend.run_world import sshd_desk
 
@@ -132,6 +133,7 @@ async def one(directory: Path, count: int) -> int:
     """Our own side in a process of its own: connect to all, run `true`, close. As `slicetower run`, without the API."""
     description = json.loads((directory / "server.json").read_text())
     server = Sshd(directory, description["port"], directory, Path(description["key"]), description["host_key"], None)  # type: ignore[arg-type]
+    lean.garbage()
     with tempfile.TemporaryDirectory() as state:
         workers = [worker(index) for index in range(count)]
         async with sshd_desk(Path(state), server, workers) as desk:
@@ -142,6 +144,7 @@ async def one(directory: Path, count: int) -> int:
 async def warm(server: Sshd, directory: Path, count: int) -> tuple[float, float]:
     """Wall and client CPU in seconds of one command on each of `count` open connections (median of rounds)."""
     workers = [worker(index) for index in range(count)]
+    lean.garbage()
     async with sshd_desk(directory, server, workers) as desk:
         await desk.run("true")
         walls, cpus = [], []
