@@ -41,6 +41,19 @@ class Comparison:
         return "faster" if self.ratio > 1 else "slower"
 
 
+def regressions(told: Sequence[Comparison]) -> list[str]:
+    """Why a gate should stay shut: a sentence for each that is slower than the first beyond the noise, or has no figures."""
+    said = []
+    for each in told[1:]:
+        if each.verdict == "slower" and each.ratio is not None and each.noise is not None:
+            said.append(
+                f"{each.record.id} is {1 - each.ratio:.1%} slower than {told[0].record.id}; the noise is {each.noise:.1%}."
+            )
+        elif each.verdict == "no figures":
+            said.append(f"{each.record.id} can't be compared: it or {told[0].record.id} has no figures.")
+    return said
+
+
 def compare(records: Sequence[BenchRecord]) -> list[Comparison]:
     """Each against the first."""
     if not records:

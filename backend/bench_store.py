@@ -28,6 +28,13 @@ _STEPS = (
     );
     CREATE INDEX benches_by_time ON benches (started_at);
     """,
+    """
+    CREATE TABLE baselines (
+        name TEXT PRIMARY KEY,
+        bench TEXT NOT NULL,
+        saved_at REAL NOT NULL
+    );
+    """,
 )
 _FACTS = ("target", "project", "zone", "devices", "platform", "context", "program_digest", "note")
 _FIGURES = ("peak_tflops_per_device", "predicted_tflops_per_device")
@@ -99,6 +106,43 @@ class BenchStore:
             names = ", ".join(row[0] for row in rows)
             raise OperatorError(f"'{bench_id}' begins the names of several benchmarks: {names}.", "Write more of it.")
         return _record(rows[0])
+
+    # Baselines
+
+    def save_baseline(self, name: str, record: BenchRecord) -> None:
+        """Gives a benchmark a name to compare later ones with; the name's earlier one is replaced.
+
+        Raises:
+            OperatorError: The name is empty, or the benchmark has no figures to compare with.
+        """
+        if not name.strip():
+            raise OperatorError("A baseline needs a name.", "Write `slicetower bench baseline NAME ID`.")
+        if record.summary.tflops_per_device is None:
+            raise OperatorError(
+                f"{record.id} has no throughput: nothing can be compared with it.", "Take one that is done."
+            )
+        with self._journal.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO baselines VALUES (?, ?, ?)",
+                (name, record.id, datetime.now(UTC).timestamp()),
+            )
+
+    def baselines(self) -> dict[str, BenchRecord]:
+        """By name, in the order of the names."""
+        rows = self._journal.connection.execute("SELECT name, bench FROM baselines ORDER BY name").fetchall()
+        return {name: record for name, bench in rows if (record := self.find(bench)) is not None}
+
+    def baseline(self, name: str) -> BenchRecord:
+        """The benchmark of that name.
+
+        Raises:
+            OperatorError: There is none.
+        """
+        known = self.baselines()
+        if name not in known:
+            names = f"There are: {', '.join(known)}." if known else "`slicetower bench baseline NAME ID` saves one."
+            raise OperatorError(f"There is no baseline '{name}'.", names)
+        return known[name]
 
 
 def _record(row: Sequence[Any]) -> BenchRecord:

@@ -1,4 +1,4 @@
-"""`slicetower bench`: run a sharding benchmark; list, show, compare and export those that were run; plan the next."""
+"""`slicetower bench`: run a sharding benchmark; list, show and export those that were run; plan the next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from backend.bench_compare import compare, describe, to_csv, to_json_lines
+from backend.bench_compare import describe, to_csv, to_json_lines
 from backend.bench_model import BenchRecord
 from backend.bench_store import BenchStore
 from backend.context import paths
@@ -16,8 +16,11 @@ from jobs.accelerators import Accelerator, UnknownAccelerator, parse
 from jobs.meshes import advice, legal_meshes, size_problems
 from jobs.programs.shardings import DTYPES
 from jobs.roofline import ASSUMPTIONS, Model, predict
-from tui.cli import bench_read, bench_shardings, bench_sweep
+from tui.cli import bench_compare, bench_read, bench_shardings, bench_sweep
 from tui.cli.output import add_format, print_json, print_table, timestamp
+
+ROWS = ("ROWS/CHIP ICI", "ROWS/CHIP DCN", "ROWS/SLICE DCN")
+"""From so many rows on, that network no longer binds; 0: it never does, `never`: more rows don't help."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="one benchmark: figures, steps, the command that repeats it")
     show.add_argument("id", metavar="ID", help="its id, or a beginning of it")
     add_format(show)
-    side = actions.add_parser("compare", help="benchmarks against the first of them")
-    side.add_argument("ids", nargs="+", metavar="ID")
-    add_format(side)
+    bench_compare.add_arguments(actions)
     export = actions.add_parser("export", help="steps as CSV or JSON lines, with the command that repeats each")
     export.add_argument("ids", nargs="+", metavar="ID")
     export.add_argument("--format", choices=("csv", "jsonl"), default="csv")
@@ -71,11 +72,11 @@ def main(arguments: argparse.Namespace) -> int:
             )
         if arguments.action == "show":
             return _show(store.get(arguments.id), arguments.format)
+        if arguments.action in bench_compare.ACTIONS:
+            return bench_compare.main(arguments, store)
         records = [store.get(each) for each in arguments.ids]
     finally:
         journal.close()
-    if arguments.action == "compare":
-        return _compare(records, arguments.format)
     return _export(records, arguments)
 
 
@@ -170,41 +171,6 @@ def _show(record: BenchRecord, form: str) -> int:
     return ExitCode.OK
 
 
-def _compare(records: list[BenchRecord], form: str) -> int:
-    told = compare(records)
-    if form == "json":
-        for number, each in enumerate(told):
-            print_json(
-                {
-                    "bench": each.record.id,
-                    "tflops_per_device": each.record.summary.tflops_per_device,
-                    "step_time_s": each.record.summary.step_time_s,
-                    "ratio": each.ratio,
-                    "noise": each.noise,
-                    "verdict": "baseline" if number == 0 else each.verdict,
-                    "differences": list(each.differences),
-                }
-            )
-        return ExitCode.OK
-    print_table(
-        ["ID", "MESH", "SECONDS", "TFLOP/S/DEVICE", "RATIO", "NOISE", "VERDICT", "DIFFERS IN"],
-        [
-            [
-                each.record.id,
-                each.record.request.mesh.words(),
-                _figure(each.record.summary.step_time_s),
-                _figure(each.record.summary.tflops_per_device),
-                _figure(each.ratio, ".3f"),
-                _figure(each.noise, ".3f"),
-                "baseline" if number == 0 else each.verdict,
-                ", ".join(each.differences),
-            ]
-            for number, each in enumerate(told)
-        ],
-    )
-    return ExitCode.OK
-
-
 def _export(records: list[BenchRecord], arguments: argparse.Namespace) -> int:
     text = to_csv(records) if arguments.format == "csv" else "".join(f"{line}\n" for line in to_json_lines(records))
     if arguments.output is None:
@@ -263,12 +229,13 @@ def _plan(arguments: argparse.Namespace) -> int:
                     "dcn_bytes": each.dcn_bytes,
                     "rows_per_chip_ici": _finite(each.rows_per_chip_ici),
                     "rows_per_chip_dcn": _finite(each.rows_per_chip_dcn),
+                    "rows_per_slice_dcn": _finite(each.rows_per_slice_dcn(accelerator.chips)),
                     "advice": advice(each.mesh),
                 }
             )
         return ExitCode.OK
     print_table(
-        ["MESH", "FITS", "GB/DEVICE", "BOUND", "SECONDS", "TFLOP/S/DEVICE", "ICI GB", "DCN GB", "ROWS/SLICE DCN"],
+        ["MESH", "FITS", "GB/DEVICE", "BOUND", "SECONDS", "TFLOP/S/DEVICE", "ICI GB", "DCN GB", *ROWS],
         [
             [
                 each.mesh.words(),
@@ -279,15 +246,22 @@ def _plan(arguments: argparse.Namespace) -> int:
                 _figure(each.tflops_per_device),
                 f"{each.ici_bytes / 1e9:.2f}",
                 f"{each.dcn_bytes / 1e9:.2f}",
-                "never" if (least := _finite(each.rows_per_slice_dcn(accelerator.chips))) is None else round(least),
+                _rows(each.rows_per_chip_ici),
+                _rows(each.rows_per_chip_dcn),
+                _rows(each.rows_per_slice_dcn(accelerator.chips)),
             ]
             for each in shown
         ],
     )
     print(f"slicetower: predicted, never measured, assuming {'; '.join(ASSUMPTIONS)}", file=sys.stderr)
+    print("slicetower: ROWS: from so many rows on, that network no longer binds", file=sys.stderr)
     if passed_over:
         print(f"slicetower: {passed_over} meshes left out, which don't divide these sizes", file=sys.stderr)
     return ExitCode.OK
+
+
+def _rows(value: float) -> str:
+    return "never" if value == float("inf") else f"{value:.0f}"
 
 
 def _finite(value: float) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -106,3 +107,72 @@ def test_an_export_that_cannot_be_written_is_told(store: BenchStore, tmp_path: P
     store.save(kept("a-1", 120.0))
     with pytest.raises(OperatorError, match="can't be written"):
         main(["bench", "export", "a-1", "--output", str(tmp_path / "no" / "such")])
+
+
+def test_a_regression_against_a_saved_baseline_shuts_the_gate_and_noise_does_not(
+    store: BenchStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for identity, rate in (("a-1", 120.0), ("b-2", 119.0), ("c-3", 90.0)):
+        store.save(kept(identity, rate))
+    assert main(["bench", "baseline", "nightly", "a-1"]) == ExitCode.OK
+    assert main(["bench", "baseline"]) == ExitCode.OK
+    listed = capsys.readouterr().out
+    assert "nightly" in listed
+    assert "120" in listed
+    assert main(["bench", "compare", "--baseline", "nightly", "b-2"]) == ExitCode.OK
+    assert "same" in capsys.readouterr().out
+    assert main(["bench", "compare", "--baseline", "nightly", "b-2", "c-3"]) == ExitCode.COMMAND_FAILED
+    told = capsys.readouterr()
+    assert "c-3 is 25.0% slower than a-1; the noise is 2.0%." in told.err
+    assert "b-2 is" not in told.err
+    assert main(["bench", "baseline", "nightly", "c-3"]) == ExitCode.OK
+    assert main(["bench", "compare", "--baseline", "nightly", "b-2"]) == ExitCode.OK
+    assert "faster" in capsys.readouterr().out
+
+
+def test_a_benchmark_without_figures_is_no_baseline_and_passes_no_gate(
+    store: BenchStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(kept("a-1", 120.0))
+    store.save(replace(kept("dead", 1.0), state=BenchState.FAILED, summary=BenchSummary()))
+    with pytest.raises(OperatorError, match="has no throughput"):
+        main(["bench", "baseline", "nightly", "dead"])
+    with pytest.raises(OperatorError, match="no baseline 'nightly'"):
+        main(["bench", "compare", "--baseline", "nightly", "a-1"])
+    main(["bench", "baseline", "nightly", "a-1"])
+    assert main(["bench", "compare", "--baseline", "nightly", "dead"]) == ExitCode.COMMAND_FAILED
+    assert "dead can't be compared" in capsys.readouterr().err
+
+
+def test_weak_scaling_is_told_against_linear(store: BenchStore, capsys: pytest.CaptureFixture[str]) -> None:
+    store.save(replace(kept("one", 120.0), slices=1, devices=16))
+    store.save(replace(kept("two", 108.0), slices=2, devices=32))
+    other = replace(kept("four", 60.0), slices=4, devices=64)
+    earlier = datetime(2026, 11, 29, tzinfo=UTC)
+    store.save(replace(other, started_at=earlier, request=replace(other.request, batch_size=7)))
+    assert main(["bench", "scale", "one", "two", "four", "--format", "json"]) == ExitCode.OK
+    told = capsys.readouterr()
+    points = [json.loads(line) for line in told.out.splitlines()]
+    assert [(each["slices"], each["tflops_total"], each["of_linear"]) for each in points] == [
+        (1, 1920.0, 1.0),
+        (2, 3456.0, 0.9),
+    ]
+    assert "1 left out" in told.err
+    assert main(["bench", "scale", "--queued-resource", "train-a"]) == ExitCode.OK
+    assert "90.0%" in capsys.readouterr().out
+    with pytest.raises(OperatorError, match="several slice counts"):
+        main(["bench", "scale"])
+
+
+def test_a_plan_tells_from_how_many_rows_a_bound_is_lifted(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["bench", "plan", "v5litepod-16", "--slices", "2", "--limit", "0"]
+    assert main(arguments) == ExitCode.OK
+    told = capsys.readouterr()
+    head, *rows = told.out.splitlines()
+    assert head.split("  ")[-1].strip() == "ROWS/SLICE DCN"
+    assert "ROWS/CHIP ICI" in head
+    usual = next(row for row in rows if row.startswith("ICI fsdp 16, DCN data 2 "))
+    ici, chip, slice_ = (float(word) for word in usual.split()[-3:])
+    assert (ici > 0, chip > 0) == (True, True)
+    assert slice_ == pytest.approx(chip * 16, rel=0.01)
+    assert any(row.split()[-1] == "never" for row in rows), "tensor over DCN is never lifted"
