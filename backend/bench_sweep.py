@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -39,6 +39,7 @@ _STEPS = (
         PRIMARY KEY (sweep, position)
     );
     """,
+    "ALTER TABLE sweep_points ADD COLUMN target TEXT NOT NULL DEFAULT '';",
 )
 
 
@@ -63,6 +64,8 @@ class SweepPoint:
     request: BenchRequest
     at_most_tflops: float
     """Per device, by the roofline; 0 where there is none."""
+    target: str
+    """The queued resource that it is run on: a sweep over slice counts has several."""
     state: PointState = PointState.WAITING
     bench: str = ""
     """The benchmark's id, once it was launched."""
@@ -91,6 +94,11 @@ class Sweep:
         """The fastest so far."""
         done = [point for point in self.points if point.tflops_per_device is not None]
         return max(done, key=lambda point: point.tflops_per_device or 0.0, default=None)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The queued resources of its points, in their order."""
+        return tuple(dict.fromkeys(point.target for point in self.points))
 
     @property
     def left(self) -> list[SweepPoint]:
@@ -142,13 +150,29 @@ def plan_sweep(
         skip = each.skip or (f"beyond the limit of {limit}" if over else "")
         state = PointState.SKIPPED if skip else PointState.WAITING
         at_most = 0.0 if platform == "cpu" else each.at_most_tflops
-        points.append(SweepPoint(position, _request(base, each), at_most, state, note=skip))
+        points.append(SweepPoint(position, _request(base, each), at_most, target, state, note=skip))
     rule = rule or StopRule()
     started = datetime.now(UTC)
     identity = f"sweep-{started:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     return Sweep(
         identity, target, context, points, replace(rule, use_bound=rule.use_bound and platform != "cpu"), started
     )
+
+
+def join_sweeps(sweeps: Sequence[Sweep]) -> Sweep:
+    """One sweep over several queued resources, one after the other: over slice counts, for instance.
+
+    Raises:
+        ValueError: None are given.
+    """
+    if not sweeps:
+        raise ValueError("no sweeps")
+    points = [point for each in sweeps for point in each.points]
+    for position, point in enumerate(points):
+        point.position = position
+    # A bound that one platform has no roofline for is used on none.
+    bound = all(each.rule.use_bound for each in sweeps)
+    return replace(sweeps[0], points=points, rule=replace(sweeps[0].rule, use_bound=bound))
 
 
 def _request(base: BenchRequest, candidate: Candidate) -> BenchRequest:
@@ -185,7 +209,7 @@ class SweepStore:
                 (sweep.id, sweep.started_at.timestamp(), json.dumps(facts)),
             )
             connection.executemany(
-                "INSERT OR REPLACE INTO sweep_points VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO sweep_points VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     (
                         sweep.id,
@@ -195,6 +219,7 @@ class SweepStore:
                         point.state.value,
                         point.bench,
                         point.note,
+                        point.target,
                     )
                     for point in sweep.points
                 ],
@@ -211,18 +236,18 @@ class SweepStore:
             raise OperatorError(f"There is no sweep '{sweep_id}'.", f"Known: {', '.join(self.ids()) or 'none'}.")
         facts: dict[str, Any] = json.loads(row[2])
         points = []
-        for _, position, request, at_most, state, bench, note in self._journal.connection.execute(
+        for _, position, request, at_most, state, bench, note, target in self._journal.connection.execute(
             "SELECT * FROM sweep_points WHERE sweep = ? ORDER BY position", [sweep_id]
         ):
-            point = SweepPoint(
-                position, BenchRequest.from_json(json.loads(request)), at_most, PointState(state), bench, note
-            )
+            own = BenchRequest.from_json(json.loads(request))
+            point = SweepPoint(position, own, at_most, target or facts["target"], PointState(state), bench, note)
             record = benches.store.find(bench) if bench else None
+            if was_left(point):
+                # It went on without its console, and is not run again if it came to its end.
+                done = record is not None and _is_done(record)
+                point.state, point.note = PointState.DONE if done else PointState.WAITING, ""
             if record is not None and point.state == PointState.DONE:
                 _take(point, record)
-            # Its console died, or the operator stopped the sweep: it is still to be run.
-            if point.state == PointState.RUNNING or (point.state == PointState.SKIPPED and note == OPERATOR_STOPPED):
-                point.state, point.note, point.bench = PointState.WAITING, "", ""
             points.append(point)
         started = datetime.fromtimestamp(row[1], UTC)
         return Sweep(sweep_id, facts["target"], facts["context"], points, StopRule(**facts["rule"]), started)
@@ -233,46 +258,89 @@ class SweepStore:
         return [str(row[0]) for row in rows]
 
 
+def was_left(point: SweepPoint) -> bool:
+    """Its console died, or the operator stopped the sweep: it is still to be run."""
+    return point.state in (PointState.RUNNING, PointState.WAITING) or (
+        point.state == PointState.SKIPPED and point.note == OPERATOR_STOPPED
+    )
+
+
+def _is_done(record: BenchRecord) -> bool:
+    return record.state == BenchState.DONE and record.summary.tflops_per_device is not None
+
+
 def _take(point: SweepPoint, record: BenchRecord) -> None:
     point.tflops_per_device = record.summary.tflops_per_device
     point.step_time_s = record.summary.step_time_s
 
 
-async def run_sweep(sweep: Sweep, resource: QueuedResource, benches: BenchManager, store: SweepStore) -> None:
+async def run_sweep(
+    sweep: Sweep, resources: Iterable[QueuedResource], benches: BenchManager, store: SweepStore
+) -> None:
     """Runs what is left, one after the other; cancelling it leaves the running benchmark to its workers.
 
-    A point that was running when its console died is run again. Every change is kept before the next step.
+    A point whose benchmark still runs, launched by a console that died, is waited for instead of being run again.
+    Every change is kept before the next step. The stop rule holds for each queued resource by itself.
+
+    Raises:
+        OperatorError: A queued resource of the sweep is not among `resources`, or a benchmark could not be launched.
     """
-    measured: list[float | None] = []
-    for point in sweep.points:
-        if point.state == PointState.DONE:
-            measured.append(point.tflops_per_device)
-        elif point.state == PointState.FAILED:
-            measured.append(None)
-    for point in list(sweep.left):
-        left = [_candidate_of(each) for each in sweep.left]
-        sweep.stopped = sweep.rule.reason(measured, left)
-        if sweep.stopped:
+    by_name = {each.name: each for each in resources}
+    gone = [name for name in sweep.targets if name not in by_name]
+    if gone:
+        raise OperatorError(f"{', '.join(gone)} of {sweep.id} is gone.", "Ask for it again, or begin another sweep.")
+    sweep.stopped = ""
+    several = len(sweep.targets) > 1
+    for target in sweep.targets:
+        why = await _run_target(sweep, target, by_name[target], benches, store)
+        if why:
+            for point in sweep.left:
+                if point.target == target or why == OPERATOR_STOPPED:
+                    point.state, point.note = PointState.SKIPPED, why
+            told = f"{target}: {why}" if several and why != OPERATOR_STOPPED else why
+            sweep.stopped = "; ".join(each for each in (sweep.stopped, told) if each)
+        if why == OPERATOR_STOPPED:
             break
+    keep_change(sweep, store)
+
+
+async def _run_target(
+    sweep: Sweep, target: str, resource: QueuedResource, benches: BenchManager, store: SweepStore
+) -> str:
+    """Runs the points of one queued resource. Returns why it ended early, or nothing."""
+    own = [point for point in sweep.points if point.target == target]
+    measured: list[float | None] = [
+        point.tflops_per_device if point.state == PointState.DONE else None
+        for point in own
+        if point.state in (PointState.DONE, PointState.FAILED)
+    ]
+    open_states = (PointState.WAITING, PointState.RUNNING)
+    for point in [each for each in own if each.state in open_states]:
+        left = [_candidate_of(each) for each in own if each.state in open_states]
+        why = sweep.rule.reason(measured, left)
+        if why:
+            return why
         point.state = PointState.RUNNING
-        _changed(sweep, store)
-        plan = await benches.plan(resource, point.request, target=sweep.target)
-        if plan.refusals:
-            point.state, point.note = PointState.SKIPPED, " ".join(plan.refusals)
-            _changed(sweep, store)
-            continue
-        bench = await benches.launch(plan)
-        point.bench = bench.id
-        _changed(sweep, store)
+        keep_change(sweep, store)
+        bench = benches.active.get(point.bench)
+        if bench is None or bench.state in (BenchState.FAILED, BenchState.STOPPED):
+            plan = await benches.plan(resource, point.request, target=target)
+            if plan.refusals:
+                point.state, point.note = PointState.SKIPPED, " ".join(plan.refusals)
+                keep_change(sweep, store)
+                continue
+            bench = await benches.launch(plan)
+            point.bench = bench.id
+            keep_change(sweep, store)
         try:
             await benches.wait(bench)
         except asyncio.CancelledError:
             point.state = PointState.WAITING
-            _changed(sweep, store)
+            keep_change(sweep, store)
             raise
         record = bench.record
         _take(point, record)
-        if record.state == BenchState.DONE and point.tflops_per_device is not None:
+        if _is_done(record):
             point.state = PointState.DONE
             measured.append(point.tflops_per_device)
         else:
@@ -280,14 +348,11 @@ async def run_sweep(sweep: Sweep, resource: QueuedResource, benches: BenchManage
             point.tflops_per_device = None
             point.note = record.errors[0].what if record.errors else record.state.value
             measured.append(None)
-        _changed(sweep, store)
+        keep_change(sweep, store)
         if record.state == BenchState.STOPPED:
-            point.state, sweep.stopped = PointState.WAITING, OPERATOR_STOPPED
-            break
-    if sweep.stopped:
-        for point in sweep.left:
-            point.state, point.note = PointState.SKIPPED, sweep.stopped
-    _changed(sweep, store)
+            point.state = PointState.WAITING
+            return OPERATOR_STOPPED
+    return ""
 
 
 def _candidate_of(point: SweepPoint) -> Candidate:
@@ -305,7 +370,8 @@ class _Bounded(Candidate):
         return self.at_most
 
 
-def _changed(sweep: Sweep, store: SweepStore) -> None:
+def keep_change(sweep: Sweep, store: SweepStore) -> None:
+    """Tells those who look at `version`, and writes it."""
     sweep.version += 1
     store.save(sweep)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from backend.runs import RunManager
     from backend.ssh.connections import ConnectionPool
     from backend.ssh.keys import AskPassphrase
+    from backend.sweep_manager import SweepManager
 
 STOP_TIMEOUT_S = 5.0
 """For each part to end when the tower closes."""
@@ -137,6 +138,12 @@ class Tower:
         return BenchManager(self.runs, self.pool, self.journal, context=self.context.name)
 
     @cached_property
+    def sweeps(self) -> SweepManager:
+        from backend.sweep_manager import SweepManager
+
+        return SweepManager(self.benches, self.journal)
+
+    @cached_property
     def groups(self) -> Mapping[str, tuple[str, ...]]:
         """Saved target groups, for `backend.targets.select`.
 
@@ -245,7 +252,7 @@ class Tower:
         async with AsyncExitStack() as stack:
             if "journal" in made:
                 stack.callback(self.journal.close)
-            for name in ("client", "pool", "runs", "benches"):
+            for name in ("client", "pool", "runs", "benches", "sweeps"):
                 if name in made:
                     stack.push_async_callback(_closed, made[name])
 

@@ -9,7 +9,17 @@ import sys
 from dataclasses import fields
 
 from backend.bench_model import BenchRequest
-from backend.bench_sweep import PointState, Sweep, SweepPoint, SweepStore, parse_mesh, plan_sweep, run_sweep
+from backend.bench_sweep import (
+    PointState,
+    Sweep,
+    SweepPoint,
+    SweepStore,
+    join_sweeps,
+    parse_mesh,
+    plan_sweep,
+    run_sweep,
+)
+from backend.model import QueuedResource
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
@@ -25,7 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Runs the sharding benchmark over meshes and sizes; what can't be run is listed with its reason."
     )
-    parser.add_argument("target", nargs="?", metavar="QR", help="a queued resource")
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="QR",
+        help="a queued resource, or several of other slice counts, one after another",
+    )
     parser.add_argument("--resume", metavar="ID", help="take up a sweep that was stopped or lost its console")
     parser.add_argument(
         "--mesh", action="append", default=[], metavar="ICI[/DCN]", help="data x fsdp x tensor: 1x16x1/2x1x1"
@@ -64,42 +79,47 @@ async def _main(arguments: argparse.Namespace) -> int:
     context = context_of(arguments)
     if not arguments.dry_run:
         refuse_read_only(context, "run benchmarks")
-    if bool(arguments.target) == bool(arguments.resume):
-        raise OperatorError("bench sweep takes a queued resource, or --resume ID.", "Give one of them.")
+    if bool(arguments.targets) == bool(arguments.resume):
+        raise OperatorError("bench sweep takes queued resources, or --resume ID.", "Give one of them.")
     async with Tower.open(context, watch=False) as tower:
         store = SweepStore(tower.journal)
         loaded = store.load(arguments.resume, tower.benches) if arguments.resume else None
         fleet = await tower.refresh()
-        resource = find(fleet, loaded.target if loaded else arguments.target)
+        names = list(dict.fromkeys(loaded.targets if loaded else arguments.targets))
+        resources = [find(fleet, name) for name in names]
         if loaded is None:
-            survey, suggested = await tower.benches.platform_of(resource)
-            base = _base(arguments)
-            sweep = plan_sweep(
-                resource,
-                base,
-                target=resource.name,
-                context=context.name,
-                meshes=[parse_mesh(text) for text in arguments.mesh] or None,
-                batch_sizes=arguments.batch_size,
-                embedding_dimensions=arguments.embedding_dimension,
-                platform="cpu" if suggested else "tpu" if survey else "",
-                limit=arguments.limit,
-                rule=StopRule(use_bound=not arguments.no_bound, patience=arguments.patience),
-            )
+            parts = [await _plan(arguments, tower, resource, context.name) for resource in resources]
+            sweep = join_sweeps(parts)
         else:
             sweep = loaded
         if arguments.dry_run:
             _show(sweep, arguments.format)
             return ExitCode.OK
-        print(f"slicetower: {sweep.id}: {len(sweep.left)} benchmarks on {resource.name}", file=sys.stderr)
+        print(f"slicetower: {sweep.id}: {len(sweep.left)} benchmarks on {', '.join(names)}", file=sys.stderr)
         store.save(sweep)
-        interrupted = await _run(sweep, tower, store, resource_name=resource.name, arguments=arguments)
+        interrupted = await _run(sweep, tower, store, names=names, arguments=arguments)
         _show(sweep, arguments.format, ended=True)
         if interrupted:
             print(f"slicetower: `slicetower bench sweep --resume {sweep.id}` goes on with it", file=sys.stderr)
             return ExitCode.INTERRUPTED
         failed = any(point.state == PointState.FAILED for point in sweep.points)
         return ExitCode.COMMAND_FAILED if failed else ExitCode.OK
+
+
+async def _plan(arguments: argparse.Namespace, tower: Tower, resource: QueuedResource, context: str) -> Sweep:
+    survey, suggested = await tower.benches.platform_of(resource)
+    return plan_sweep(
+        resource,
+        _base(arguments),
+        target=resource.name,
+        context=context,
+        meshes=[parse_mesh(text) for text in arguments.mesh] or None,
+        batch_sizes=arguments.batch_size,
+        embedding_dimensions=arguments.embedding_dimension,
+        platform="cpu" if suggested else "tpu" if survey else "",
+        limit=arguments.limit,
+        rule=StopRule(use_bound=not arguments.no_bound, patience=arguments.patience),
+    )
 
 
 def _base(arguments: argparse.Namespace) -> BenchRequest:
@@ -109,14 +129,14 @@ def _base(arguments: argparse.Namespace) -> BenchRequest:
 
 
 async def _run(
-    sweep: Sweep, tower: Tower, store: SweepStore, *, resource_name: str, arguments: argparse.Namespace
+    sweep: Sweep, tower: Tower, store: SweepStore, *, names: list[str], arguments: argparse.Namespace
 ) -> bool:
     """Until it has ended; Ctrl-C stops the benchmark at work and keeps the rest. Returns whether that happened."""
     interrupts = asyncio.Queue[None]()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, interrupts.put_nowait, None)
-    resource = find(tower.watch.fleet, resource_name)
-    running = asyncio.create_task(run_sweep(sweep, resource, tower.benches, store))
+    resources = [find(tower.watch.fleet, name) for name in names]
+    running = asyncio.create_task(run_sweep(sweep, resources, tower.benches, store))
     shown: set[int] = set()
     interrupted = False
     try:
@@ -158,12 +178,13 @@ def _show_ended(sweep: Sweep, shown: set[int], form: str) -> None:
 
 def _words(point: SweepPoint) -> str:
     request = point.request
-    return f"{request.mesh.words()}, D {request.embedding_dimension}, B {request.batch_size}"
+    return f"{point.target}: {request.mesh.words()}, D {request.embedding_dimension}, B {request.batch_size}"
 
 
 def _point(point: SweepPoint) -> dict[str, object]:
     return {
         "position": point.position,
+        "target": point.target,
         "state": point.state.value,
         "mesh": point.request.mesh.code(),
         "embedding_dimension": point.request.embedding_dimension,
@@ -195,6 +216,7 @@ def _show(sweep: Sweep, form: str, *, ended: bool = False) -> None:
         rows.append(
             [
                 "best" if point is best else "",
+                point.target,
                 point.request.mesh.words(),
                 point.request.embedding_dimension,
                 point.request.batch_size,
@@ -206,6 +228,8 @@ def _show(sweep: Sweep, form: str, *, ended: bool = False) -> None:
                 point.note,
             ]
         )
-    print_table(["", "MESH", "D", "B", "STATE", "SECONDS", "TFLOP/S/DEVICE", "OF BEST", "AT MOST", "NOTE"], rows)
+    print_table(
+        ["", "TARGET", "MESH", "D", "B", "STATE", "SECONDS", "TFLOP/S/DEVICE", "OF BEST", "AT MOST", "NOTE"], rows
+    )
     if sweep.stopped:
         print(f"slicetower: ended early: {sweep.stopped}", file=sys.stderr)
