@@ -49,6 +49,8 @@ class Tier(StrEnum):
     ON_DEMAND = "on-demand"
     BEST_EFFORT = "best-effort"
     FLEX_START = "flex-start"
+    UNSURE = "on-demand?"
+    """On-demand or flex-start: what tells them apart was not read yet. Never part of a request to create."""
 
 
 WAITING_STATES = frozenset(

@@ -9,6 +9,7 @@ from backend.cloud import convert
 from backend.cloud.calls import MAX_PAGES, PAGE_SIZE, TPU_SERVICE, endless, node_name, parsed, queued_name
 from backend.cloud.credentials import Credentials
 from backend.cloud.messages import locations, message, operations
+from backend.cloud.flex import Models
 from backend.cloud.node_calls import NodeCalls
 from backend.cloud.pages import ItemCache
 from backend.cloud.requests import CreateRequest, Transport, carrier
@@ -23,6 +24,7 @@ class CloudClient(NodeCalls):
         super().__init__(context, credentials=credentials)
         self._queued: dict[tuple[str, str], ItemCache[QueuedResource]] = {}
         self._nodes: dict[tuple[str, str], ItemCache[Slice]] = {}
+        self._models = Models(lambda path, params: self.rest_request("GET", path, params, action="list"))
 
     def prepare(self) -> None:
         """Loads google's libraries; blocks for about 0.15 s, so a console does it in a thread."""
@@ -38,7 +40,8 @@ class CloudClient(NodeCalls):
         cache = self._queued.get((project, zone))
         if cache is None:
             cache = self._queued[project, zone] = ItemCache(_queued_converter(project, zone))
-        return await cache.take(await self._list("ListQueuedResources", project, zone, "queued resources", attempts))
+        found = await cache.take(await self._list("ListQueuedResources", project, zone, "queued resources", attempts))
+        return await self._models.tell((project, zone), found)
 
     async def list_nodes(self, project: str, zone: str, *, attempts: int | None = None) -> list[Slice]:
         """Every node of a zone, as slices that don't know their place yet (see `convert.join`)."""
