@@ -25,6 +25,8 @@ CONNECT_LIMIT = 256
 """SSH handshakes in flight (design: two limits, not one)."""
 
 ROUTES = ("external", "internal", "iap", "jump", "config")
+LIMIT_KINDS = ("spot", "on-demand", "reserved")
+"""The three quotas of a generation; flex-start and best-effort count as spot."""
 _CONTEXT_KEYS = (
     "name",
     "label",
@@ -37,6 +39,7 @@ _CONTEXT_KEYS = (
     "credentials",
     "read_only",
     "ssh",
+    "limits",
     "prices",
     "inventory",
 )
@@ -81,6 +84,8 @@ class Context:
     ssh: SSHSettings = field(default_factory=SSHSettings)
     prices: tuple[tuple[str, float], ...] = ()
     """USD per chip-hour by generation ("v5e"), as the operator gave them."""
+    limits: tuple[tuple[str, str, float], ...] = ()
+    """(generation, spot | reserved | on-demand, chips a zone), as the operator knows the project's quotas."""
     inventory: Inventory = field(default_factory=Inventory)
     """Machines that the service does not serve; with them a context may have no project and no zones."""
     source: str = ""
@@ -187,7 +192,7 @@ def _load(name: str | None, file: Path | None) -> Context:
     contexts = document.table("contexts")
     wanted = name or document.get_str("default_context") or (next(iter(contexts.data)) if contexts.data else "")
     if not wanted:
-        return replace(gcloud_context(), prices=_prices(document.table("prices")))
+        return _with_common(gcloud_context(), document)
     if wanted not in contexts.data:
         near = difflib.get_close_matches(wanted, contexts.data, n=3)
         known = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(contexts.data) or 'none'}."
@@ -195,7 +200,16 @@ def _load(name: str | None, file: Path | None) -> Context:
             raise document.problem("default_context", f"there is no context '{wanted}'.", known)
         raise OperatorError(f"{config}: there is no context '{wanted}'.", known)
     context = _context(contexts.table(wanted), wanted, config.parent)
-    return context if context.prices else replace(context, prices=_prices(document.table("prices")))
+    return _with_common(context, document)
+
+
+def _with_common(context: Context, document: Table) -> Context:
+    """With [prices] and [limits] of the whole configuration, where the context has none of its own."""
+    return replace(
+        context,
+        prices=context.prices or _prices(document.table("prices")),
+        limits=context.limits or _limits(document.table("limits")),
+    )
 
 
 def _context(table: Table, name: str, folder: Path) -> Context:
@@ -224,6 +238,7 @@ def _context(table: Table, name: str, folder: Path) -> Context:
         read_only=table.get_bool("read_only", False),
         ssh=_ssh(table.table("ssh"), folder, inventory.key if cloudless else None),
         prices=_prices(table.table("prices")),
+        limits=_limits(table.table("limits")),
         inventory=inventory,
         source=str(table.file),
     )
@@ -260,6 +275,15 @@ def _ssh(table: Table, folder: Path, default_key: Path | None) -> SSHSettings:
 
 def _prices(table: Table) -> tuple[tuple[str, float], ...]:
     return tuple((generation, table.get_number(generation)) for generation in table.data)
+
+
+def _limits(table: Table) -> tuple[tuple[str, str, float], ...]:
+    found = []
+    for generation in table.data:
+        kinds = table.table(generation)
+        kinds.only(LIMIT_KINDS)
+        found += [(generation, kind, kinds.get_number(kind)) for kind in kinds.data]
+    return tuple(found)
 
 
 def is_loopback(endpoint: str) -> bool:

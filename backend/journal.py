@@ -280,11 +280,14 @@ class Journal:
         ]
 
     def queue_waits(self, *, limit: int = 1000) -> list[QueueWait]:
-        """Waits for capacity that were seen whole, newest first: from creation to PROVISIONING (or ACTIVE)."""
+        """Waits for capacity that were seen whole, newest first: from creation to PROVISIONING (or ACTIVE).
+
+        One that was over when its request was first seen is left out: how long it took nobody knows.
+        """
         rows = self._read(
             "SELECT project, zone, name, accelerator_type, tier, created_at, min(entered_at) FROM spans "
             "WHERE state IN ('PROVISIONING', 'ACTIVE') AND entered_is_lower_bound = 0 AND created_at IS NOT NULL "
-            "AND entered_at >= created_at GROUP BY project, zone, name, created_at ORDER BY created_at DESC LIMIT ?",
+            "AND entered_at > created_at GROUP BY project, zone, name, created_at ORDER BY created_at DESC LIMIT ?",
             [limit],
         )
         return [

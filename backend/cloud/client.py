@@ -8,8 +8,8 @@ from typing import Any
 from backend.cloud import convert
 from backend.cloud.calls import MAX_PAGES, PAGE_SIZE, TPU_SERVICE, endless, node_name, parsed, queued_name
 from backend.cloud.credentials import Credentials
-from backend.cloud.messages import locations, message, operations
 from backend.cloud.flex import Models
+from backend.cloud.messages import locations, message, operations
 from backend.cloud.node_calls import NodeCalls
 from backend.cloud.pages import ItemCache
 from backend.cloud.requests import CreateRequest, Transport, carrier

@@ -154,6 +154,15 @@ class IntentStore:
         ).fetchall()
         return [_intent(row) for row in rows]
 
+    def not_made_again(self) -> list[Intent]:
+        """The last recreate of each name, where its create was refused for good: newest first, with the request."""
+        rows = self._journal.connection.execute(
+            f"SELECT {_COLUMNS} FROM intents WHERE id IN (SELECT max(id) FROM intents WHERE kind = ? "
+            "GROUP BY project, zone, name) AND outcome = ? ORDER BY id DESC",
+            (IntentKind.RECREATE.value, IntentOutcome.REFUSED.value),
+        ).fetchall()
+        return [_intent(row) for row in rows]
+
     def attempt(self, intent: Intent, text: str) -> None:
         """Notes one more attempt and what it met."""
         with self._journal.transaction() as connection:

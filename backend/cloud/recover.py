@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
+from backend.cloud import equivalents
 from backend.cloud.encoding import from_json, parse_timestamp
 from backend.cloud.error_texts import Code, ErrorKind
 from backend.cloud.errors import CloudError, explain
@@ -101,7 +102,14 @@ def plan_recreate(body: Mapping[str, Any], now: datetime, *, key: Key) -> Plan:
 
 
 class Recovery:
-    """Carries wishes out. `say` gets a sentence whenever something changes; `limits` keeps what quota errors tell."""
+    """Carries wishes out.
+
+    Attributes:
+        say: Gets a sentence whenever something changes.
+        limits: Keeps what quota errors tell.
+        tell_refused: Gets a request that is deleted and may not be made again, and why; without it, `say` gets the
+            gcloud command that asks for it.
+    """
 
     def __init__(
         self,
@@ -111,7 +119,9 @@ class Recovery:
         say: Callable[[str], None] = lambda text: None,
         pace: Pace | None = None,
         limits: LimitStore | None = None,
+        tell_refused: Callable[[CreateRequest, str], None] | None = None,
     ) -> None:
+        self.tell_refused = tell_refused or self._say_command
         self.cloud = cloud
         self.limits = limits
         self.store = store
@@ -332,9 +342,10 @@ class Recovery:
                 self.store.attempt(intent, error.what)
                 raise
             self.store.end(intent, IntentOutcome.REFUSED, error.what)
+            self.tell_refused(current.request, error.what)
             raise CloudError(
                 f"{intent.name} is deleted, but making it again was refused. {error.what}",
-                error.cure,
+                f"{error.cure} What it was is kept: `slicetower qr create --from-recreate {intent.name}` asks for it.".strip(),
                 code=error.code,
                 kind=error.kind,
                 message=error.message,
@@ -342,6 +353,11 @@ class Recovery:
             ) from error
         if self.store.end(intent, IntentOutcome.DONE, "made again"):
             self.say(f"{intent.name} is asked for again.")
+
+    def _say_command(self, request: CreateRequest, reason: str) -> None:
+        same = equivalents.create(request)
+        self.say(f"{request.name} is gone and was not made again: {reason}")
+        self.say(f"By hand: {same.gcloud_ga or same.gcloud_alpha}")
 
     async def look(self, key: Key) -> QueuedResource | None:
         """The request as it is now; None when it is gone. A service that does not answer is asked again."""

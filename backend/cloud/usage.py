@@ -1,7 +1,8 @@
-"""Chips that requests hold, by place, generation and kind of quota, and the limits that errors have told.
+"""Chips that requests hold, by place, generation and kind of quota, and the limits that errors or the operator have told.
 
-The API tells no quota. What is known is what each request holds (a dead one too) and the number in the last error of that
-quota, which is kept and labelled as such: it may have been raised since, and v2 to v4 quotas may count cores.
+The API tells no quota. What is known is what each request holds (a dead one too), what the configuration says, and the
+number in the last error of that quota, which is kept and labelled as such: it may have been raised since, and v2 to v4
+quotas may count cores.
 """
 
 from __future__ import annotations
@@ -58,11 +59,20 @@ class Limit:
     place: str
     """A zone or a region."""
     value: float
-    learned_at: datetime
+    learned_at: datetime | None
+    """None: the configuration says it."""
+
+    @property
+    def words(self) -> str:
+        """Number and source: `64 (by an error of 2026-11-30)`."""
+        source = "your configuration" if self.learned_at is None else f"an error of {self.learned_at:%Y-%m-%d}"
+        return f"{self.value:g} (by {source})"
 
     @property
     def generation(self) -> str:
         """`v5e`, or empty where the quota's name does not tell."""
+        if self.learned_at is None:
+            return self.quota.partition(" ")[0]
         name = re.sub(r"(Preemptible|Reserved)", "", self.quota)
         found = _NAME.match(name)
         return _GENERATION.get(found[1], "") if found else ""
@@ -70,6 +80,8 @@ class Limit:
     @property
     def kind(self) -> str:
         """spot, reserved or on-demand, as the quota's name says."""
+        if self.learned_at is None:
+            return self.quota.partition(" ")[2]
         if "Preemptible" in self.quota:
             return "spot"
         return "reserved" if "Reserved" in self.quota else "on-demand"
@@ -79,7 +91,7 @@ class Limit:
         return "Serving" in self.quota
 
     def covers(self, zone: str) -> bool:
-        return zone == self.place or zone.startswith(f"{self.place}-")
+        return not self.place or zone == self.place or zone.startswith(f"{self.place}-")
 
 
 def kind_of(tier: Tier) -> str:
@@ -143,29 +155,65 @@ class LimitStore:
         return [Limit(quota, place, value, datetime.fromtimestamp(at, UTC)) for quota, place, value, at in rows]
 
 
+def configured(limits: Iterable[tuple[str, str, float]]) -> list[Limit]:
+    """`Context.limits`, which hold for each zone."""
+    return [Limit(f"{generation} {kind}", "", chips, None) for generation, kind, chips in limits]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a request would add to its quota in its zone."""
+
+    generation: str
+    kind: str
+    zone: str
+    has: Held
+    asked: int
+    limits: tuple[Limit, ...]
+    """Those that are known to count: none where nothing told one."""
+
+    @property
+    def sentence(self) -> str:
+        """Always worth saying before sending; what is not known is said to be so."""
+        known = ", ".join(f"{limit.words}" for limit in self.limits)
+        told = f"limit last told: {known}" if known else "no limit is known"
+        return (
+            f"{self.generation} {self.kind} in {self.zone}: {self.has.total} chips held{_of_dead(self.has)}, "
+            f"{self.asked} more asked for; {told}"
+        )
+
+
+def standing(request: CreateRequest, existing: Iterable[QueuedResource], limits: Iterable[Limit]) -> Standing | None:
+    """Where a request stands before it is sent; None where its chips are not known."""
+    known = accelerator_of(request)
+    if known is None or not request.zone:
+        return None
+    generation, kind = known.generation.name, kind_of(request.tier)
+    has = held(existing).get((request.project, request.zone, generation, kind), Held())
+    counting = tuple(
+        limit
+        for limit in limits
+        if limit.generation == generation and limit.kind == kind and not limit.serving and limit.covers(request.zone)
+    )
+    return Standing(generation, kind, request.zone, has, known.chips * request.node_count, counting)
+
+
 def warn_of_limit(
     request: CreateRequest, existing: Iterable[QueuedResource], limits: Iterable[Limit]
 ) -> list[Problem]:
-    """A caution where the request would go beyond a limit that an error has told."""
-    known = accelerator_of(request)
-    if known is None:
+    """A caution where the request would go beyond a limit that was told."""
+    found = standing(request, existing, limits)
+    if found is None:
         return []
-    generation, kind = known.generation.name, kind_of(request.tier)
-    has = held(existing).get((request.project, request.zone, generation, kind), Held())
-    asked = known.chips * request.node_count
     return [
         Problem(
             "accelerator_type",
-            f"{generation} {kind} in {limit.place}: {has.total} chips held{_of_dead(has)}, {asked} more asked for; the last "
-            f"limit told was {limit.value:g} (by an error of {limit.learned_at:%Y-%m-%d}).",
+            f"{found.generation} {found.kind} in {limit.place or found.zone}: {found.has.total} chips "
+            f"held{_of_dead(found.has)}, {found.asked} more asked for; the last limit told was {limit.words}.",
             "It may have been raised since. Dead requests count: `slicetower qr cleanup`.",
         )
-        for limit in limits
-        if limit.generation == generation
-        and limit.kind == kind
-        and not limit.serving
-        and limit.covers(request.zone)
-        and has.total + asked > limit.value
+        for limit in found.limits
+        if found.has.total + found.asked > limit.value
     ]
 
 

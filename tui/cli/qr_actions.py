@@ -11,13 +11,14 @@ from backend.cloud import equivalents
 from backend.cloud.intents import IntentKind, IntentStore
 from backend.cloud.policies import PolicyStore
 from backend.cloud.recover import Recovery
+from backend.cloud.usage import LimitStore
 from backend.model import DEAD_STATES, Fleet, QueuedResource, QueuedResourceState, Slice
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, print_json
 from tui.cli.places import add_place, confirm, context_of, find, refuse_read_only, rest_of, seconds_argument
-from tui.cli.qr_views import print_dry_run, print_rows, tell_failing
+from tui.cli.qr_views import LINE_LIMIT, print_dry_run, print_rows, tell_failing
 from tui.cli.qr_wait import wait_ready
 
 OPERATION_TIMEOUT_S = 600.0
@@ -73,7 +74,10 @@ def line_of(item: QueuedResource) -> str:
 
 def _recovery(tower: Tower) -> Recovery:
     return Recovery(
-        tower.client, IntentStore(tower.journal), say=lambda text: print(plain(text), file=sys.stderr, flush=True)
+        tower.client,
+        IntentStore(tower.journal),
+        say=lambda text: print(plain(text, limit=LINE_LIMIT), file=sys.stderr, flush=True),
+        limits=LimitStore(tower.journal),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import sys
 import tomllib
@@ -17,9 +18,10 @@ from backend.cloud.encoding import from_json, load_files
 from backend.cloud.errors import CloudError
 from backend.cloud.gcloud_flags import add_create_flags, parse_duration, request_of
 from backend.cloud.gcloud_parser import from_gcloud
-from backend.cloud.requests import CreateRequest, DataDisk, Network, carrier
+from backend.cloud.requests import CreateRequest, DataDisk, Network, Problem, carrier
 from backend.cloud.validation import problems, warnings
-from backend.context import Context
+from backend.context import Context, paths
+from backend.journal import Journal
 from backend.model import Tier
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 LRO_TIMEOUT_S = 600.0
 """A create ends when the request is queued: seconds, or 15 with flex-start."""
 FILE_LIMIT = 1 << 20
+SOURCES = ("from_file", "from_gcloud", "from_recreate")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from-file", default="", metavar="FILE", help="JSON of the API, TOML, or a gcloud command; - is stdin"
     )
     parser.add_argument("--from-gcloud", default="", metavar="COMMAND", help="a gcloud create command, quoted")
+    parser.add_argument(
+        "--from-recreate", default="", metavar="ID", help="what a recreate deleted and was refused to make again"
+    )
     parser.add_argument("--ssh-key", default="", metavar="FILE", help="public key that the workers accept from birth")
     parser.add_argument("--ssh-user", default="", metavar="NAME", help="whose key it is (default: of the context)")
     parser.add_argument("--dry-run", action="store_true", help="print the request and its equivalents, send nothing")
@@ -66,18 +72,21 @@ def request_from(arguments: argparse.Namespace, context: Context) -> CreateReque
     """
     zone = context.zones[0] if len(context.zones) == 1 else ""
     given = request_of(arguments, arguments.name, project=context.project, zone=zone)
-    if arguments.from_file and arguments.from_gcloud:
-        raise OperatorError("--from-file and --from-gcloud are two sources.", "Give one of the two.")
-    if arguments.from_file or arguments.from_gcloud:
+    sources = [f"--{name.replace('_', '-')}" for name in SOURCES if getattr(arguments, name)]
+    if len(sources) > 1:
+        raise OperatorError(f"{' and '.join(sources)} are two sources.", "Give one of them.")
+    if sources:
         bare = CreateRequest(given.name, given.project, given.zone)
         if given != bare:
             changed = [item.name for item in fields(given) if getattr(given, item.name) != getattr(bare, item.name)]
             raise OperatorError(
                 f"--{changed[0].replace('_', '-')} and a request from elsewhere are two sources.",
-                "Beside --from-file or --from-gcloud only the id, --project and --zone may be given.",
+                f"Beside {sources[0]} only the id, --project and --zone may be given.",
             )
         if arguments.from_gcloud:
             found = from_gcloud(arguments.from_gcloud, project=context.project, zone=zone)
+        elif arguments.from_recreate:
+            found = _from_recreate(arguments.from_recreate, context)
         else:
             found = _from_file(arguments.from_file, context.project, zone)
         given = replace(
@@ -89,6 +98,24 @@ def request_from(arguments: argparse.Namespace, context: Context) -> CreateReque
     if arguments.ssh_key:
         given = _with_key(given, arguments.ssh_key, arguments.ssh_user or context.ssh.user)
     return given
+
+
+def _from_recreate(name: str, context: Context) -> CreateRequest:
+    from backend.cloud.intents import IntentStore
+
+    journal = Journal.open(paths().journal)
+    try:
+        kept = IntentStore(journal).not_made_again()
+    finally:
+        journal.close()
+    here = [each for each in kept if (each.project, each.zone) in context.places]
+    for each in here:
+        if each.name == name and each.request is not None:
+            return each.request
+    known = ", ".join(each.name for each in here[:5])
+    raise OperatorError(
+        f"No recreate of {plain(name)} was refused here.", f"There are {known}." if known else "There is none at all."
+    )
 
 
 def _from_file(name: str, project: str, zone: str) -> CreateRequest:
@@ -250,7 +277,7 @@ async def _send(
 ) -> int:
     from backend.cloud.intents import IntentStore
     from backend.cloud.recover import Recovery
-    from backend.cloud.usage import LimitStore, warn_of_limit
+    from backend.cloud.usage import LimitStore, configured, standing, warn_of_limit
 
     fleet = await tower.refresh()
     _refuse(
@@ -262,8 +289,13 @@ async def _send(
     )
     limits = LimitStore(tower.journal)
     advised = warnings(request, existing=fleet.queued_resources)
-    advised += warn_of_limit(request, fleet.queued_resources, limits.known(request.project))
+    known = [*configured(tower.context.limits), *limits.known(request.project)]
+    advised += warn_of_limit(request, fleet.queued_resources, known)
+    advised += await _unknown_reservation(tower, request)
     print_problems(advised, kind="warning")
+    place = standing(request, fleet.queued_resources, known)
+    if place is not None:
+        print(f"slicetower: {place.sentence}.", file=sys.stderr)
     for reason in carrier(request).reasons:
         print(f"slicetower: {reason}", file=sys.stderr)
     recovery = Recovery(
@@ -294,3 +326,29 @@ async def _send(
         return await wait_ready(tower, request.name, arguments.timeout or 3600.0, arguments.format)
     print_rows(fleet.find(request.name), fleet, arguments.format)
     return ExitCode.OK
+
+
+async def _unknown_reservation(tower: Tower, request: CreateRequest) -> list[Problem]:
+    """A warning where the zone does not list the reservation: it may be another project's, so it is no refusal."""
+    wanted = request.reservation.rpartition("/")[2]
+    if not wanted or request.reservation_host:
+        return []
+    try:
+        listed = await tower.client.reservations(request.project, request.zone)
+    except CloudError as error:
+        return [Problem("reservation", f"Reservations of {request.zone} could not be listed: {error.what}")]
+    if wanted in listed:
+        return []
+    return [Problem("reservation", f"{request.zone} lists no reservation {wanted}.", near(wanted, listed))]
+
+
+def near(wanted: str, listed: list[str]) -> str:
+    """What it may have been meant to be."""
+    close = difflib.get_close_matches(wanted, listed, n=3)
+    if close:
+        return f"Did you mean {' or '.join(close)}?"
+    return (
+        f"It lists {', '.join(listed[:5])}."
+        if listed
+        else "It lists none; one of another project needs its full name."
+    )

@@ -15,6 +15,7 @@ from backend.cloud.policies import Keep, PolicyStore
 from backend.cloud.race import Race
 from backend.cloud.recover import Recovery
 from backend.cloud.requests import CreateRequest
+from backend.cloud.usage import LimitStore
 from backend.cloud.validation import problems
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
@@ -79,7 +80,7 @@ async def keep(arguments: argparse.Namespace) -> int:
         refuse_read_only(context, "keep a request")
     async with Tower.open(context, watch=False) as tower:
         item = find(await tower.refresh(), arguments.name)
-        recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say)
+        recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say, limits=LimitStore(tower.journal))
         plan = await recovery.plan(item.key)
         for note in plan.notes:
             _say(note)
@@ -92,7 +93,7 @@ async def keep(arguments: argparse.Namespace) -> int:
         confirm([item.name], "keep", yes=arguments.yes, preview=[f"{preview}{arguments.failures} failures."])
         wanted = Keep(*item.key, arguments.preemptions, arguments.failures, on_ready)
     async with Tower.open(replace(context, project=item.project, zones=(item.zone,), also=())) as tower:
-        recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say)
+        recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say, limits=LimitStore(tower.journal))
         keeper = Keeper(recovery, PolicyStore(tower.journal), tower.watch, say=_say)
         tower.record("kept from now on", subject=item.name)
         text = await keeper.run(wanted)
@@ -189,7 +190,7 @@ async def race(arguments: argparse.Namespace) -> int:
             if entry.key in taken:
                 raise OperatorError(f"{entry.name} exists already in {entry.zone}.", "Choose another id.")
     async with Tower.open(context) as tower:
-        recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say)
+        recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say, limits=LimitStore(tower.journal))
         runner = Race(recovery, PolicyStore(tower.journal), tower.watch, say=_say)
         tower.record(f"a race of {len(entries)} requests", subject=request.name)
         winner = await runner.run(entries, arguments.timeout or RACE_TIMEOUT_S)

@@ -17,6 +17,7 @@ from backend.cloud.client import CloudClient
 from backend.cloud.encoding import to_json
 from backend.cloud.error_texts import ErrorKind
 from backend.cloud.errors import CloudError, explain
+from backend.cloud.gcloud_parser import from_gcloud
 from backend.cloud.intents import CREATES_PER_MINUTE, IntentKind, IntentOutcome, IntentStore
 from backend.cloud.recover import Pace, Recovery, plan_recreate
 from backend.cloud.requests import CreateRequest
@@ -236,9 +237,18 @@ async def test_a_recreate_whose_create_is_refused_says_that_the_old_one_is_gone(
         assert kept.kind is IntentKind.RECREATE
         simulator.inject("clear")
         simulator.inject("error", "CreateQueuedResource", "INVALID_ARGUMENT", "bad")
-        with pytest.raises(CloudError, match="old-d is deleted, but making it again was refused"):
-            await Recovery(client, store, pace=PACE).pursue(kept)
+        said: list[str] = []
+        with pytest.raises(CloudError, match="old-d is deleted, but making it again was refused") as told:
+            await Recovery(client, store, pace=PACE, say=said.append).pursue(kept)
         assert store.open_intents() == []
+        # What was asked for is printed as a command, and stays in the journal.
+        (line,) = [text for text in said if "queued-resources create" in text]
+        again = from_gcloud(line.partition(": ")[2], project="demo-project", zone=ZONE)
+        (refused_wish,) = store.not_made_again()
+        assert kept.request is not None
+        assert again.accelerator_type == kept.request.accelerator_type
+        assert refused_wish.request == kept.request
+        assert "--from-recreate old-d" in told.value.cure
     finally:
         await client.close()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.cloud.requests import CreateRequest
-from backend.cloud.usage import Held, LimitStore, held, parse_limit, warn_of_limit
+from backend.cloud.usage import Held, LimitStore, configured, held, parse_limit, standing, warn_of_limit
 from backend.journal import Journal
 from backend.model import QueuedResource, Tier
 
@@ -95,3 +95,24 @@ def test_a_newer_error_replaces_the_limit(limits: LimitStore) -> None:
     limits.learn("p", TOLD)
     limits.learn("p", TOLD.replace("64", "128"))
     assert [limit.value for limit in limits.known("p")] == [128.0]
+
+
+def test_where_a_request_stands_is_said_with_the_source_of_each_limit(limits: LimitStore) -> None:
+    items = [qr("a", "ACTIVE", 2), qr("b", "FAILED")]
+    bare = standing(ASKED, items, [])
+    assert bare is not None
+    assert bare.sentence == (
+        "v5e spot in us-west4-a: 48 chips held (16 by dead requests), 32 more asked for; no limit is known"
+    )
+    limits.learn("p", TOLD)
+    known = [*configured([("v5e", "spot", 128.0), ("v5e", "reserved", 8.0)]), *limits.known("p")]
+    told = standing(ASKED, items, known)
+    assert told is not None
+    assert told.sentence.endswith("limit last told: 128 (by your configuration), 64 (by an error of 2026-11-30)")
+
+
+def test_a_configured_limit_is_warned_of_as_such() -> None:
+    known = configured([("v5e", "spot", 40.0)])
+    (item,) = warn_of_limit(ASKED, [qr("a", "ACTIVE")], known)
+    assert "the last limit told was 40 (by your configuration)" in item.what
+    assert warn_of_limit(replace(ASKED, tier=Tier.ON_DEMAND), [qr("a", "ACTIVE", 9)], known) == []

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from backend.cloud.gcloud_parser import from_gcloud
 from backend.cloud.policies import PolicyStore
 from backend.cloud.requests import CreateRequest
 from backend.journal import Journal
+from backend.model import QueuedResource, Tier
 from backend.outcomes import ExitCode, OperatorError
 from tests.simulator import ROOT, Simulator, SimulatorFactory, own_environment
 from tui.cli import main as cli
@@ -484,3 +486,63 @@ def test_cleanup_finds_what_a_killed_race_left_waiting(
     assert [line["name"] for line in done.lines] == ["zombie"]
     assert run(world, "qr", "list", "--format=json").out == ""
     assert "Nothing is dead" in run(world, "qr", "cleanup", "--yes").err
+
+
+def test_waits_are_told_by_type_zone_and_tier_once_they_were_seen_whole(
+    run: Run, default: Simulator, tmp_path: Path
+) -> None:
+    nothing = run(default, "qr", "waits")
+    assert (nothing.code, nothing.out) == (ExitCode.OK, "")
+    assert nothing.err.startswith("No wait was seen")
+    begun = datetime.now(UTC)
+    asked = QueuedResource(
+        "demo-project", "us-west4-a", "w", "WAITING_FOR_RESOURCES", "v5litepod-16", tier=Tier.SPOT, created_at=begun
+    )
+    at_once = replace(asked, name="x", state="PROVISIONING")
+    journal = Journal.open(tmp_path / "state" / "slicetower" / "journal.db")
+    place = ("demo-project", "us-west4-a")
+    journal.observe(place, [], [], begun)
+    journal.observe(place, [asked, at_once], [], begun + timedelta(seconds=5))
+    journal.observe(place, [replace(asked, state="PROVISIONING"), at_once], [], begun + timedelta(seconds=65))
+    journal.close()
+    (line,) = run(default, "qr", "waits", "--format=json").lines
+    assert (line["accelerator_type"], line["zone"], line["tier"]) == ("v5litepod-16", "us-west4-a", "spot")
+    assert (line["count"], line["median_s"]) == (1, 65.0)
+    assert run(default, "qr", "waits", "--type=v6e-8").out == ""
+    assert run(default, "qr", "waits").out.splitlines()[1].split()[:5] == [
+        "v5litepod-16", "us-west4-a", "spot", "1", "1m05s",
+    ]  # fmt: skip
+
+
+def test_what_a_create_would_hold_is_said_before_it_is_sent(run: Run, default: Simulator) -> None:
+    done = run(default, "qr", "create", "over", "--node-count=200", *GOOD, "--spot")
+    assert "v5e spot in us-west4-a: " in done.err
+    assert "3200 more asked for; " in done.err
+
+
+def test_a_reservation_that_the_zone_does_not_list_is_warned_of_with_near_names(run: Run, default: Simulator) -> None:
+    done = run(
+        default, "qr", "create", "booked", *GOOD[:2], "--zone=us-east5-a", "--reserved", "--reservation=team-v5"
+    )
+    assert "us-east5-a lists no reservation team-v5. Did you mean team-v5p?" in done.err
+
+
+def test_what_a_refused_recreate_deleted_is_printed_and_can_be_asked_for_again(
+    run: Run, simulators: SimulatorFactory
+) -> None:
+    own = simulators(fresh=True)
+    own.inject("error", "CreateQueuedResource", "INVALID_ARGUMENT", "bad")
+    refused = run(own, "qr", "recreate", "old-d", "--yes")
+    assert refused.code == ExitCode.CLOUD
+    assert "--from-recreate old-d" in refused.err
+    (command,) = [line for line in refused.err.splitlines() if "queued-resources create old-d" in line]
+    own.inject("clear")
+    assert run(own, "qr", "list", "--format=json", "--state=failed").lines == []
+    shown = run(own, "qr", "create", "--from-recreate=old-d", "--dry-run", "--format=json")
+    by_hand = from_gcloud(command.partition(": ")[2], project="demo-project", zone="us-west4-a")
+    assert from_gcloud(shown.lines[0]["gcloud_alpha"], project="demo-project", zone="us-west4-a") == by_hand
+    made = run(own, "qr", "create", "--from-recreate=old-d", "--async")
+    assert made.code == ExitCode.OK, made.err
+    unknown = run(own, "qr", "create", "--from-recreate=nobody")
+    assert unknown.code == ExitCode.USAGE
+    assert "There are old-d." in unknown.err
