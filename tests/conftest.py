@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from tests.leftovers import MARK, end_leftovers
+from tests.preloaded import close_template
 from tests.simulator import simulators
 
-__all__ = ["simulators"]
+__all__ = ["nothing_is_left_running", "simulators"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left_running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Everything that the session started, children and orphans, has ended with it (in each process of xdist)."""
+    mark = secrets.token_hex(8)
+    os.environ[MARK] = mark
+    yield
+    close_template()
+    left = end_leftovers(mark, tmp_path_factory.getbasetemp())
+    assert left == [], "left running by these tests, and killed now"

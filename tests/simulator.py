@@ -6,7 +6,7 @@
         context = load_context(file=simulator.context_file)
         simulator.inject("preempt", "train-a/0")
 
-It is started with `python -m tui.cli.main sim serve`, waited for by its ready line, and ended by its process id.
+It is started as `slicetower sim serve` (see preloaded.py), waited for by its ready line, and ended by its process id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from typing import Protocol
 import pytest
 
 from backend.context import Context, load_context
+from tests.preloaded import Forked, template
 
 ROOT = Path(__file__).parents[1]
 READY_TIMEOUT_S = 60.0
@@ -39,7 +39,7 @@ class Simulator:
     """A running simulator."""
 
     directory: Path
-    process: subprocess.Popen[bytes]
+    process: Forked
     ready: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -85,15 +85,14 @@ class Simulator:
 
 def run_cli(*arguments: str, home: Path, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
     """Runs `slicetower ARGUMENTS` as an operator would whose home is `home`."""
-    return subprocess.run(
-        [sys.executable, "-m", "tui.cli.main", *arguments],
-        cwd=ROOT,
-        env=own_environment(home),
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    command = template().start(arguments, environment=own_environment(home), folder=ROOT)
+    out, errors = command.communicate(timeout_s)
+    assert command.returncode is not None
+    return subprocess.CompletedProcess(list(arguments), command.returncode, _text(out), _text(errors))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def own_environment(home: Path) -> dict[str, str]:
@@ -113,17 +112,10 @@ def own_environment(home: Path) -> dict[str, str]:
 def start_simulator(directory: Path, *, scenario: str = "default", speed: float = SPEED, seed: int = 1) -> Simulator:
     """Starts one and waits for its ready line; the caller ends it with `stop`."""
     directory.mkdir(parents=True, exist_ok=True)
-    errors = (directory / "simulator.err").open("wb")
     command = ["sim", "serve", "--dir", str(directory), "--seed", str(seed), "--speed", str(speed)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tui.cli.main", *command, "--scenario", scenario, "--exit-with-parent"],
-        cwd=ROOT,
-        env=own_environment(directory),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-    )
-    errors.close()
+    command += ["--scenario", scenario, "--exit-with-parent"]
+    with (directory / "simulator.err").open("wb") as errors:
+        process = template().start(command, environment=own_environment(directory), folder=ROOT, stderr=errors)
     simulator = Simulator(directory, process)
     try:
         simulator.ready = json.loads(_first_line(process, directory))
@@ -135,7 +127,7 @@ def start_simulator(directory: Path, *, scenario: str = "default", speed: float 
     return simulator
 
 
-def _first_line(process: subprocess.Popen[bytes], directory: Path) -> bytes:
+def _first_line(process: Forked, directory: Path) -> bytes:
     assert process.stdout is not None
     descriptor = process.stdout.fileno()
     ends_at = time.monotonic() + READY_TIMEOUT_S
