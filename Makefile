@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PREFLIGHT_VENV ?= .venv-preflight
+PREFLIGHT_STAMP := $(PREFLIGHT_VENV)/.installed
 WORKERS ?= auto
 
-.PHONY: setup demo test test-heavy check format bench pictures wheel clean
+.PHONY: setup setup-preflight demo test test-heavy check format bench pictures wheel clean
 
 setup: $(STAMP)
 
@@ -21,8 +23,21 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-test-heavy: setup
-	$(BIN)/python -m pytest -m heavy --timeout 900
+# libtpu's compiler, beside the console and never in its venv: some 640 MB, tried three times.
+setup-preflight: $(PREFLIGHT_STAMP)
+
+$(PREFLIGHT_STAMP): pyproject.toml constraints.txt
+	test -x $(PREFLIGHT_VENV)/bin/python || $(PYTHON) -m venv $(PREFLIGHT_VENV)
+	for pause in 10 30 -; do \
+	    $(PREFLIGHT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt 'jax[tpu]' && break; \
+	    [ $$pause != - ] || exit 1; \
+	    echo "pip failed: once more in $$pause s" >&2; sleep $$pause; \
+	done
+	$(PREFLIGHT_VENV)/bin/python -c 'import jax, libtpu'
+	touch $(PREFLIGHT_STAMP)
+
+test-heavy: setup setup-preflight
+	SLICETOWER_PREFLIGHT_PYTHON=$(abspath $(PREFLIGHT_VENV))/bin/python $(BIN)/python -m pytest -m heavy --timeout 900
 
 check: setup
 	$(BIN)/ruff check .
@@ -44,4 +59,4 @@ wheel: setup
 	$(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(PREFLIGHT_VENV) build dist .pytest_cache .mypy_cache .ruff_cache

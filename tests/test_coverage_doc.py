@@ -33,7 +33,7 @@ def test_every_named_test_exists() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("heading", ["Cloud", "Simulator", "Runs", "Benchmarks"])
+@pytest.mark.parametrize("heading", ["Cloud", "Simulator", "Runs", "Benchmarks", "Console"])
 def test_every_bullet_names_a_test_or_says_what_is_missing(heading: str) -> None:
     text = COVERAGE.read_text("utf-8")
     section = re.search(rf"^## {heading}\b.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
