@@ -137,7 +137,7 @@ async def test_an_interrupted_benchmark_is_gone_from_its_workers(simulator: Simu
     code, output, errors = await asyncio.to_thread(interrupt_after_a_step, simulator, pair)
     assert code == ExitCode.INTERRUPTED, errors
     assert json.loads(output.splitlines()[-1])["summary"]["state"] == "stopped"
-    assert running_programs() == []
+    assert running_programs(simulator) == []
 
 
 def shardings(simulator: Simulator, pair: str, *flags: str) -> subprocess.Popen[bytes]:
@@ -171,12 +171,13 @@ def interrupt_after_a_step(simulator: Simulator, pair: str) -> tuple[int, bytes,
     return console.returncode, output, errors.decode()
 
 
-def running_programs() -> list[str]:
-    """Processes of endless benchmarks that are alive on this machine."""
+def running_programs(simulator: Simulator) -> list[str]:
+    """Processes of endless benchmarks that are alive on the workers of this simulator, and of no other on this machine."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = entry.read_bytes().split(b"\0")
-            if b"jobs.programs.shardings" in words and ENDLESS.encode() in words:
+            ours = f"{simulator.directory}/".encode() in (entry.parent / "environ").read_bytes()
+            if ours and b"jobs.programs.shardings" in words and ENDLESS.encode() in words:
                 found.append(entry.parent.name)
     return found
