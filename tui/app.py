@@ -92,6 +92,14 @@ class SliceTower(Station, Navigation, App[int]):
             self._theme_problems.append(f"There is no theme '{wanted}'; there are {known}.")
             wanted = DEFAULT_THEME
         self.set_reactive(App.theme, wanted)
+        # Textual made its style sheet and its classes of its own theme before this one was known.
+        theme = self.current_theme
+        self.remove_class(*(name for name in self.classes if name.startswith("-theme-")), update=False)
+        self.add_class(f"-theme-{theme.name}", update=False)
+        self.set_class(theme.dark, "-dark-mode", update=False)
+        self.set_class(not theme.dark, "-light-mode", update=False)
+        self._refresh_truecolor_filter(self.ansi_theme)
+        self.stylesheet.set_variables(self.get_css_variables())
 
     # Beginning
 

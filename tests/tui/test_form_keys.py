@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from textual import events
 from textual.app import App, ComposeResult
 from textual.widgets import Input
 
+from backend.context import Context
+from tests.tui.driving import console
 from tui.actions import CREATE, bindings
+from tui.screens.create import CreateScreen
+from tui.screens.entry import Entry
 
 
 class TwoFields(App[None]):
@@ -31,3 +38,59 @@ async def test_keys_after_a_tab_go_to_the_next_field() -> None:
         await pilot.pause()
         assert app.query_one("#first", Input).value == "a"
         assert app.query_one("#second", Input).value == "bc"
+
+
+class OneEntry(App[None]):
+    """The console's input alone."""
+
+    def compose(self) -> ComposeResult:
+        yield Entry(id="first")
+
+
+@pytest.mark.parametrize(
+    ("keys", "left"),
+    [
+        (("a", "b", "ctrl+u", "c", "d"), "cd"),
+        (("a", "b", "backspace", "c"), "ac"),
+        (("a", "b", "home", "c"), "cab"),
+        (("a", "b", "left", "c", "end", "d"), "acbd"),
+        (("a", "b", "home", "delete", "c"), "cb"),
+        (("a", "space", "b", "ctrl+w", "c"), "a c"),
+        (("a", "b", "home", "ctrl+k", "c"), "c"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else value,
+)
+async def test_a_burst_of_keys_edits_in_the_order_of_the_keys(keys: tuple[str, ...], left: str) -> None:
+    app = OneEntry()
+    async with app.run_test() as pilot:
+        for key in keys:
+            character = {"space": " "}.get(key, key if len(key) == 1 else None)
+            app.post_message(events.Key(key, character))
+        await pilot.pause()
+        assert app.query_one("#first", Entry).value == left
+
+
+NOWHERE = Context(
+    name="nowhere",
+    project="p",
+    zones=("us-west4-a",),
+    endpoint="127.0.0.1:1",
+    rest_endpoint="http://127.0.0.1:1",
+    transport="insecure",
+    credentials="none",
+)
+
+
+async def test_what_is_typed_right_after_the_key_that_opens_a_form_is_in_the_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(NOWHERE, tmp_path, monkeypatch, loaded=False) as driven:
+        await driven.until(lambda: driven.app.screen.focused is not None)
+        for key in ("C", "a", "b", "backspace", "c", "tab", "d", "tab", "e"):
+            driven.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await driven.until(lambda: isinstance(driven.app.screen, CreateScreen))
+        form = driven.app.screen
+        assert isinstance(form, CreateScreen)
+        await driven.until(lambda: form.focused is not None and form.texts().get("accelerator_type"))
+        texts = form.texts()
+        assert (texts["name"], texts["zone"], texts["accelerator_type"]) == ("ac", "us-west4-ad", "e")

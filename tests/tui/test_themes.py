@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from textual.app import App
 
-from tui.look import default_variables, look_of
-from tui.themes import ThemeStore, parse_theme, user_themes
+from backend.context import Context
+from tui.app import SliceTower
+from tui.look import Look, default_variables, look_of
+from tui.settings import Settings
+from tui.themes import DEFAULT_THEME, ThemeStore, parse_theme, user_themes
 
 GOOD = 'name = "mine"\n[colors]\nprimary = "#3366ff"\n[tokens]\nstate-active = "#00ff00"\n'
 
@@ -144,3 +147,19 @@ async def test_every_theme_of_textual_knows_every_token() -> None:
             assert name in ("ansi-dark", "ansi-light") or complete <= set(app.theme_variables), name
             assert look.style("state-failed").color is not None, name
             assert look.style("muted").color is not None, name
+
+
+@pytest.mark.parametrize("name", ["", *ThemeStore().names])
+async def test_the_console_begins_in_the_theme_that_is_set(name: str) -> None:
+    app = SliceTower(Context(name="none", project="p", zones=("us-west4-a",)), Settings(theme=name))
+    async with app.run_test():
+        theme = app.available_themes[name or DEFAULT_THEME]
+        assert app.theme == theme.name
+        system = theme.to_color_system().generate()
+        assert app.theme_variables["background"] == theme.variables.get("background", system["background"])
+        assert look_of(app).style("muted") == Look({**app.theme_variables, **system, **theme.variables}).style(
+            "muted"
+        )
+        assert app.stylesheet._variables == app.theme_variables
+        assert app.has_class(f"-theme-{theme.name}", "-dark-mode" if theme.dark else "-light-mode")
+        assert not app.has_class("-light-mode" if theme.dark else "-dark-mode")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual import events
 from textual.widgets import Input
 
 NAMED_CHARACTERS = frozenset({"slash", "backslash", "at", "minus", "plus", "underscore"})
@@ -13,3 +14,18 @@ class Entry(Input):
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
         return key in NAMED_CHARACTERS or super().check_consume_key(key, character)
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Edits at once, in the order of the keys.
+
+        Textual inserts a letter when it arrives, but lets a backspace or ctrl+u climb to the application first: what
+        is typed in one burst, or into a busy console, would be deleted by the keys that came before it.
+        """
+        await super()._on_key(event)
+        if event.is_printable:
+            return
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return

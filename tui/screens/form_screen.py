@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from textual import events
+from textual.widget import Widget
+
 from tui.screens.base import ConsoleScreen
 from tui.screens.form import FormLine
 
@@ -12,6 +15,13 @@ class FormScreen(ConsoleScreen):
     """A screen of form lines: letters are typed, up and down go through the fields, escape leaves it."""
 
     CSS_PATH = "forms.tcss"
+
+    _begun = False
+
+    @cached_property
+    def _early(self) -> list[events.Key]:
+        """Keys that came before a field had the focus: what is typed right after the key that opens a form is meant for it."""
+        return []
 
     def line(self, name: str) -> FormLine:
         """The line of one field."""
@@ -26,7 +36,30 @@ class FormScreen(ConsoleScreen):
         """What the form says, by field name."""
         return {name: line.value for name, line in self.lines.items()}
 
+    def _forward_event(self, event: events.Event) -> None:
+        waits = not self._begun and self.focused is None
+        if waits and isinstance(event, events.Key) and (event.is_printable or event.key == "backspace"):
+            self._early.append(event)
+        else:
+            super()._forward_event(event)
+
+    def set_focus(self, widget: Widget | None, scroll_visible: bool = True, from_app_focus: bool = False) -> None:
+        """The first field that has the focus gets what was typed before it was there."""
+        super().set_focus(widget, scroll_visible, from_app_focus)
+        if self._begun or self.focused is None:
+            return
+        self._begun = True
+        for event in self._early:
+            if event.key == "tab":
+                self.focus_next()
+            elif self.focused is not None:
+                self.focused._forward_event(event)
+        self._early.clear()
+
     def do_next_field(self) -> None:
+        if not self._begun and self.focused is None:
+            self._early.append(events.Key("tab", None))
+            return
         self.focus_next()
 
     def do_previous_field(self) -> None:
