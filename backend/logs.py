@@ -324,6 +324,33 @@ class WorkerLog:
                 self._history.popitem(last=False)
         return block[number - before], at
 
+    def arrivals(self, start: int, stop: int) -> Iterator[tuple[float, int, int]]:
+        """The lines start to stop (exclusive) that have ended, as runs that arrived together: (arrival, first line, lines).
+
+        No line is cut or read for it: a flood of short lines costs as little as one of long ones.
+        """
+        start, stop = max(0, start), min(stop, self._lines)
+        in_memory = self.first
+        position = max(self._bisect_records(1, start + 1) - 1, 0) if start < in_memory else 0
+        at = self.last_at
+        while start < min(stop, in_memory):
+            if position < self._records:
+                at = self._record(position)[2]
+            following = self._record(position + 1)[1] if position + 1 < self._records else self._lines
+            end = min(following, stop, in_memory)
+            if end > start:
+                yield at, start, end - start
+                start = end
+            position += 1
+        place = bisect_right(self._chunks, start, key=lambda each: each.first_line) - 1
+        while start < stop:
+            chunk = self._chunks[place]
+            end = min(chunk.first_line + chunk.count, stop)
+            if end > start:
+                yield chunk.at, start, end - start
+                start = end
+            place += 1
+
     def line_at(self, moment: float) -> int:
         """The number of the first line that arrived at or after `moment` (Unix seconds); `total` if none did."""
         position = self._bisect_records(2, moment)
@@ -444,76 +471,3 @@ class LogStore:
         for log in self._open.values():
             log.close()
         self._open.clear()
-
-
-MERGED_LINES = 50_000
-"""Lines of a merged log that can be reached; each worker's own log has them all."""
-
-
-class MergedLog:
-    """Several workers' logs in the order of arrival, each line with its source. Reads them; owns none.
-
-    Only lines that have ended are merged: two workers' unfinished lines have no order yet.
-    """
-
-    def __init__(self, logs: dict[str, WorkerLog], *, capacity: int = MERGED_LINES) -> None:
-        self._logs = logs
-        self._capacity = capacity
-        self._ring: deque[tuple[str, int]] = deque(maxlen=capacity)
-        self._seen: dict[str, int] = {}
-        self._versions: dict[str, int] = {}
-        self.total = 0
-        self.version = 0
-
-    def refresh(self) -> None:
-        """Takes in what arrived since the last call; cheap when nothing did."""
-        fresh: list[tuple[float, str, int]] = []
-        for source, log in self._logs.items():
-            if self._versions.get(source) == log.version:
-                continue
-            self._versions[source] = log.version
-            ended = log.total - (1 if log._tail else 0)
-            start = self._seen.get(source, log.first)
-            self._seen[source] = ended
-            skipped = max(0, ended - start - self._capacity)
-            self.total += skipped
-            fresh.extend((log.raw_line(number)[1], source, number) for number in range(start + skipped, ended))
-        if fresh:
-            fresh.sort()
-            self._ring.extend((source, number) for _, source, number in fresh)
-            self.total += len(fresh)
-            self.version += 1
-
-    @property
-    def first(self) -> int:
-        """The absolute number of the first line that can be reached."""
-        return self.total - len(self._ring)
-
-    @property
-    def last_at(self) -> float:
-        """When the last byte of any of them came."""
-        return max((log.last_at for log in self._logs.values()), default=0.0)
-
-    def line(self, number: int) -> LogLine:
-        """The line of that absolute number in the merged order."""
-        position = number - self.first
-        if not 0 <= position < len(self._ring):
-            raise IndexError(f"line {number}")
-        source, own = self._ring[position]
-        line = self._logs[source].line(own)
-        return LogLine(number, line.text, line.at, line.level, source)
-
-    def lines(self, start: int, stop: int) -> list[LogLine]:
-        """Lines start to stop (exclusive), clipped to what exists."""
-        return [self.line(number) for number in range(max(self.first, start), min(stop, self.total))]
-
-    def line_at(self, moment: float) -> int:
-        """The number of the first reachable line that arrived at or after `moment`."""
-        low, high = self.first, self.total
-        while low < high:
-            middle = (low + high) // 2
-            if self.line(middle).at < moment:
-                low = middle + 1
-            else:
-                high = middle
-        return low

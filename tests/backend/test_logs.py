@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.logs import COALESCE_S, LogStore, MergedLog, WorkerLog, level_of, search_file
+from backend.logs import COALESCE_S, LogStore, WorkerLog, level_of, search_file
+from backend.merged_log import MergedLog
 
 
 def read(log: WorkerLog) -> list[bytes]:
@@ -182,6 +183,60 @@ def test_merging_a_flood_stays_bounded_and_counts_all(tmp_path: Path) -> None:
     version = merged.version
     merged.refresh()
     assert merged.version == version
+
+
+def test_merging_reaches_lines_that_left_the_memory_of_their_log(tmp_path: Path) -> None:
+    logs = {f"a/0/{worker}": WorkerLog(tmp_path / f"a.0.{worker}.log", ring_bytes=64) for worker in range(2)}
+    for step in range(200):
+        logs[f"a/0/{step % 2}"].append(b"%d\nmore of %d\n" % (step, step), at=1_000.0 + step * 2 * COALESCE_S)
+    assert all(log.first > 100 for log in logs.values())
+    merged = MergedLog(logs)
+    merged.refresh()
+    texts = [line.text for line in merged.lines(0, merged.total)]
+    assert texts == [text for step in range(200) for text in (str(step), f"more of {step}")]
+    assert merged.line(merged.line_at(1_000.0 + 100 * 2 * COALESCE_S)).text == "100"
+
+
+@settings(max_examples=60)
+@given(
+    pieces=st.lists(st.tuples(st.binary(max_size=12), st.booleans()), max_size=40),
+    span=st.tuples(st.integers(0, 40), st.integers(0, 40)),
+    ring=st.integers(1, 60),
+)
+def test_arrivals_are_those_of_each_line(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[tuple[bytes, bool]], span: tuple[int, int], ring: int
+) -> None:
+    log = WorkerLog(tmp_path_factory.mktemp("log") / "a.0.0.log", ring_bytes=ring)
+    at = 1_000.0
+    for data, newline in pieces:
+        at += 2 * COALESCE_S
+        log.append(data.replace(b"\r", b"") + (b"\n" if newline else b""), at=at)
+    start, stop = span
+    told = {own + step: at for at, own, count in log.arrivals(start, stop) for step in range(count)}
+    assert told == {number: log.raw_line(number)[1] for number in range(start, min(stop, log.ended))}
+    log.close()
+
+
+def test_merging_a_flood_of_short_lines_touches_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LogStore(tmp_path)
+    logs = {f"a/0/{worker}": store.open("r", f"a.0.{worker}") for worker in range(8)}
+    merged = MergedLog(logs)
+    cut: list[int] = []
+    raw_line = WorkerLog.raw_line
+
+    def counted(log: WorkerLog, number: int) -> tuple[bytes, float]:
+        cut.append(number)
+        return raw_line(log, number)
+
+    monkeypatch.setattr(WorkerLog, "raw_line", counted)
+    for _ in range(10):
+        for log in logs.values():
+            log.append(b"y\n" * 50_000)
+        merged.refresh()
+    assert merged.total == 10 * 8 * 50_000
+    assert not cut
+    assert {line.text for line in merged.lines(merged.total - 50, merged.total)} == {"y"}
+    assert len(cut) == 50
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import re
 import sys
 
 from backend.context import Context
-from backend.logs import MergedLog, WorkerLog
+from backend.logs import WorkerLog
+from backend.merged_log import MergedLog
 from backend.outcomes import ExitCode, OperatorError
 from backend.run_live import Run
 from backend.run_model import RunState

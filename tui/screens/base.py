@@ -150,8 +150,9 @@ class ConsoleScreen(Performs, Screen[None]):
         return None
 
     def focus_main(self) -> None:
+        """Gives the focus to the main widget; not while somebody types in the prompt, whatever is rearranged meanwhile."""
         widget = self.main_widget()
-        if widget is not None:
+        if widget is not None and not self.prompt.is_open:
             widget.focus()
 
     @property

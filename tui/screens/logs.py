@@ -11,7 +11,8 @@ from textual.containers import Container, Grid
 from textual.widget import Widget
 from textual.widgets import Static
 
-from backend.logs import MergedLog, WorkerLog
+from backend.logs import WorkerLog
+from backend.merged_log import MergedLog
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import LOGS, Action, bindings
@@ -130,7 +131,6 @@ class LogsScreen(ConsoleScreen):
             yield LogTiles(id="tiles")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.set_interval(poll_s(), self._poll)
         self.call_after_refresh(self._arrange)
 
