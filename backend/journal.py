@@ -31,6 +31,16 @@ Longer than the slowest poll interval with its jitter and one failed poll."""
 ECHO_WINDOW = timedelta(seconds=45)
 """Two consoles that watch one fleet see each change of a slice within a few polls of each other."""
 
+EVENTS_KEPT = timedelta(days=90)
+"""Older events go: a quarter is longer than any incident is looked into. What was run where is kept by the runs' own tables."""
+
+EVENTS_MOST = 200_000
+"""Rows; some 40 MB. A fleet that flaps every second would fill a disk within the 90 days."""
+
+PRUNE_EVERY_S = 3600.0
+PRUNE_ROWS = 5_000
+"""At a time: other consoles wait for the transaction, which takes milliseconds."""
+
 _TOLD_BY_SPANS = frozenset({EventKind.STATE, EventKind.APPEARED, EventKind.GONE})
 """Events of requests: whoever moves the span records them, however late another console looks."""
 
@@ -112,6 +122,7 @@ class Journal:
         self._background = background
         self._lock = threading.Lock()
         self._writer = uuid4().hex[:12]
+        self._pruned_at = float("-inf")
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -233,7 +244,7 @@ class Journal:
         """Takes one good poll of a (project, zone): moves the state spans, records its events, in one transaction.
 
         An observation that is older than what another console wrote changes nothing; an event that another console
-        has just recorded is not recorded twice.
+        has just recorded is not recorded twice. Once in a while, events beyond EVENTS_KEPT and EVENTS_MOST go.
 
         Args:
             seen: Everything that the service listed there: what is missing is gone.
@@ -249,6 +260,7 @@ class Journal:
                 with sqlite.transaction(self._background):
                     since, moved = self._move_spans(place, seen, at.timestamp())
                     self._insert(self._background, [event for event in events if self._is_news(event, moved)])
+                    self._prune(at)
                     return since
             except sqlite3.Error as error:
                 raise sqlite.told(self.path, error) from error
@@ -320,6 +332,19 @@ class Journal:
                 for event in events
             ],
         )
+
+    def _prune(self, now: datetime) -> None:
+        """Lets go of events that are too old or too many, some at a time."""
+        at = now.timestamp()
+        if at - self._pruned_at < PRUNE_EVERY_S:
+            return
+        gone = self._background.execute(
+            "DELETE FROM events WHERE sequence IN (SELECT sequence FROM events WHERE at < ? "
+            "OR sequence <= (SELECT max(sequence) FROM events) - ? ORDER BY sequence LIMIT ?)",
+            ((now - EVENTS_KEPT).timestamp(), EVENTS_MOST, PRUNE_ROWS),
+        ).rowcount
+        if gone < PRUNE_ROWS:
+            self._pruned_at = at
 
     def _is_news(self, event: Event, moved: Collection[str]) -> bool:
         """Whether no other console recorded the same: by the spans that moved, and for slices by what was just written."""

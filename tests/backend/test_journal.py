@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.journal import Journal
+from backend import journal as journal_module
+from backend.journal import EVENTS_KEPT, PRUNE_EVERY_S, Journal
 from backend.model import Event, EventKind, QueuedResource, Tier
 from backend.outcomes import OperatorError
 
@@ -221,7 +222,8 @@ WRITER = """
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from backend.journal import Journal
+from backend import journal as journal_module
+from backend.journal import EVENTS_KEPT, PRUNE_EVERY_S, Journal
 from backend.model import Event, EventKind, QueuedResource
 journal = Journal.open(Path(sys.argv[1]))
 start = datetime(2026, 7, 1, tzinfo=UTC)
@@ -249,3 +251,24 @@ def test_concurrent_consoles_in_processes_lose_nothing_and_overlap_nothing(tmp_p
     connection = sqlite3.connect(file)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
+
+
+def test_old_events_and_those_beyond_the_most_go_once_in_a_while(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "EVENTS_MOST", 5)
+    monkeypatch.setattr(journal_module, "PRUNE_ROWS", 4)
+    long_ago = START - EVENTS_KEPT - timedelta(seconds=1)
+    journal.record(Event(long_ago, EventKind.ACTION, text=f"old {number}") for number in range(6))
+    journal.record(Event(START, EventKind.ACTION, text=f"new {number}") for number in range(7))
+    assert len(journal.events()) == 13
+    seen = [4, 8, 8]
+    for number, gone in enumerate(seen):
+        journal.observe(("p", "z"), [], [], at(number))
+        assert len(journal.events()) == 13 - gone
+    assert [event.text for event in journal.events()] == [f"new {number}" for number in range(2, 7)]
+    journal.record([Event(START, EventKind.ACTION, text="new 7")])
+    journal.observe(("p", "z"), [], [], at(10))
+    assert len(journal.events()) == 6
+    journal.observe(("p", "z"), [], [], at(10 + PRUNE_EVERY_S))
+    assert [event.text for event in journal.events()] == [f"new {number}" for number in range(3, 8)]
