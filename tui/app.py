@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from textual.app import App, SystemCommand
 from textual.driver import Driver
+from textual.events import Event as TerminalEvent
+from textual.events import Key, MouseDown, MouseScrollDown, MouseScrollUp
 from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
@@ -117,6 +119,11 @@ class SliceTower(Station, Navigation, App[int]):
         if change is not None:
             for failure in change.failures:
                 self.say(str(failure), title="a theme was left out", severity="warning")
+
+    async def on_event(self, event: TerminalEvent) -> None:
+        if isinstance(event, (Key, MouseDown, MouseScrollDown, MouseScrollUp)):
+            self.hold_reading()
+        await super().on_event(event)
 
     # Telling
 

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from backend.tower import Tower
     from tui.app import SliceTower
 
-READ_BYTES_PER_S = 80_000_000
+READ_BYTES_PER_S = 60_000_000
 """What all workers together may send while the screen is up: what is beyond it waits in their channels."""
+READ_TICK_S = 0.01
+"""A key waits at least for what is read in one turn: short turns, each of a hundredth of the above."""
+KEY_FIRST_S = 0.05
+"""Nothing is read from workers for so long after a key: it passes through a dozen turns of the loop until it is painted."""
 WISHES_EVERY_S = 2.0
 CLOSE_TIMEOUT_S = 10.0
 """How long leaving waits for connections and the journal to be closed."""
@@ -119,7 +123,8 @@ class Station:
             await tower.watch.next_snapshot()
         await asyncio.to_thread(importlib.import_module, "backend.runs")
         budget = tower.runs.budget
-        budget.bytes_per_tick = int(READ_BYTES_PER_S * budget.tick_s)
+        budget.tick_s = READ_TICK_S
+        budget.bytes_per_tick = int(READ_BYTES_PER_S * READ_TICK_S)
         found = await tower.runs.reattach(tower.watch.fleet)
         tower.benches.reattach(found)
         if found:
@@ -149,6 +154,13 @@ class Station:
     def fleet(self) -> Fleet:
         """What is known now; an unloaded fleet while the tower is not open."""
         return self.tower.watch.fleet if self.tower is not None else Fleet()
+
+    def hold_reading(self) -> None:
+        """A key was pressed: what workers send waits until it is painted."""
+        # Asking for the runs would make them, and import the ssh library, before anything was run.
+        runs = vars(self.tower).get("runs") if self.tower is not None else None
+        if runs is not None:
+            runs.budget.hold(KEY_FIRST_S)
 
     def require_tower(self) -> Tower:
         """The tower.

@@ -64,8 +64,22 @@ class ReadBudget:
         """None: no limit, as in the headless verbs."""
         self.tick_s = tick_s
         self._spent = 0
+        self._held_until = 0.0
         self._paused: deque[asyncssh.SSHClientChannel[bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+
+    def hold(self, seconds: float) -> None:
+        """Lets nothing more be delivered for so long: the operator pressed a key, and the screen comes first.
+
+        A key that is kept down takes at most half of the time. Without a limit there is no screen, and nothing is held.
+        """
+        now = asyncio.get_running_loop().time()
+        if self.bytes_per_tick is not None and now >= self._held_until + seconds:
+            self._held_until = now + seconds
+
+    @property
+    def _held(self) -> bool:
+        return self._held_until > 0 and asyncio.get_running_loop().time() < self._held_until
 
     def spend(self, channel: asyncssh.SSHClientChannel[bytes], count: int) -> None:
         if self.bytes_per_tick is None:
@@ -73,14 +87,14 @@ class ReadBudget:
         self._spent += count
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.tick_s, self._refill)
-        if self._spent >= self.bytes_per_tick:
+        if self._spent >= self.bytes_per_tick or self._held:
             channel.pause_reading()
             self._paused.append(channel)
 
     def _refill(self) -> None:
         self._timer = None
         self._spent = 0
-        turns = len(self._paused)
+        turns = 0 if self._held else len(self._paused)
         while turns and (self.bytes_per_tick is None or self._spent < self.bytes_per_tick):
             turns -= 1
             self._paused.popleft().resume_reading()

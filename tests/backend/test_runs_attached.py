@@ -238,6 +238,39 @@ async def test_a_spent_budget_pauses_channels_and_resumes_them_in_turn() -> None
     assert [channel.resumed for channel in channels] == [0, 1, 1]
 
 
+async def test_a_key_comes_before_what_workers_send_and_never_stops_them_for_good() -> None:
+    class Channel:
+        def __init__(self) -> None:
+            self.paused = 0
+            self.resumed = asyncio.Event()
+
+        def pause_reading(self) -> None:
+            self.paused += 1
+
+        def resume_reading(self) -> None:
+            self.resumed.set()
+
+    budget = ReadBudget(1_000, 0.001)
+    channel = Channel()
+    budget.spend(channel, 1)  # type: ignore[arg-type]
+    assert channel.paused == 0
+    budget.hold(0.05)
+    held_until = budget._held_until
+    budget.spend(channel, 1)  # type: ignore[arg-type]
+    assert channel.paused == 1
+    budget.hold(0.05)
+    assert budget._held_until == held_until
+    await asyncio.wait_for(channel.resumed.wait(), 30)
+    assert asyncio.get_running_loop().time() >= held_until
+
+
+async def test_headless_verbs_hold_nothing() -> None:
+    budget = ReadBudget()
+    budget.hold(60.0)
+    budget.spend(None, 1 << 30)  # type: ignore[arg-type]
+    assert not budget._held
+
+
 async def test_a_login_shell_that_talks_does_not_hide_the_process_group(tmp_path: Path) -> None:
     async with sshd(tmp_path) as server, sshd_desk(tmp_path, server, [worker(0)]) as desk:
         (server.home / ".bashrc").write_text("echo welcome; printf '\\036slicetower deadbeef go 1 1 1\\n'\n")
