@@ -132,7 +132,6 @@ class BenchFormScreen(FormScreen):
         return self.line(AXES[0]).control
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.check()
         self.background(self._ask(), group="survey", title="ask the workers")
 

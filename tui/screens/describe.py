@@ -55,7 +55,6 @@ class DescribeScreen(ConsoleScreen):
         return self.query_one("#page", TextArea)
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.page.load_text(f"Asking for {self._subject} …")
         self.do_refresh()
 

@@ -74,7 +74,6 @@ class EventsScreen(TableScreen):
         yield LiveTable(COLUMNS, id="table", empty="Nothing happened yet that the journal knows of.")
 
     def on_mount(self) -> None:
-        super().on_mount()
         if self._only:
             self.apply_filter(self._only)
 

@@ -46,7 +46,6 @@ class FleetScreen(TableScreen):
             yield FleetDetail(id="detail")
 
     def on_mount(self) -> None:
-        super().on_mount()
         # After the first paint: opening imports the cloud and ssh libraries, in a thread that shares our processor.
         self.call_after_refresh(self.console.open_tower)
 

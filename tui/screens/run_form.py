@@ -124,7 +124,6 @@ class RunFormScreen(FormScreen):
         self.call_after_refresh(self.check)
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.check()
 
     def wanted_workers(self, texts: dict[str, str]) -> tuple[WorkerRef, ...]:

@@ -63,7 +63,6 @@ class WorkersScreen(TableScreen):
             yield LogTiles(id="tiles")
 
     def on_mount(self) -> None:
-        super().on_mount()
         if self._only:
             self.apply_filter(self._only)
         self.set_interval(poll_s(), self._poll)
