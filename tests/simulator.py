@@ -28,8 +28,8 @@ from backend.context import Context, load_context
 from tests.preloaded import Forked, template
 
 ROOT = Path(__file__).parents[1]
-READY_TIMEOUT_S = 60.0
-END_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 120.0
+END_TIMEOUT_S = 60.0
 SPEED = 200.0
 """Delays are a two-hundredth of the real ones: minutes of provisioning are a second or less."""
 
@@ -60,7 +60,7 @@ class Simulator:
         """http://127.0.0.1:PORT."""
         return str(self.ready["rest"])
 
-    def cli(self, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def cli(self, *arguments: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
         """Runs `slicetower --context-file ... ARGUMENTS` with state and configuration of its own."""
         return run_cli("--context-file", str(self.context_file), *arguments, home=self.directory, timeout_s=timeout_s)
 
@@ -83,7 +83,7 @@ class Simulator:
             self.process.stdout.close()
 
 
-def run_cli(*arguments: str, home: Path, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+def run_cli(*arguments: str, home: Path, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
     """Runs `slicetower ARGUMENTS` as an operator would whose home is `home`."""
     command = template().start(arguments, environment=own_environment(home), folder=ROOT)
     out, errors = command.communicate(timeout_s)

@@ -34,7 +34,7 @@ def loaded(action: str, home: Path, modules: tuple[str, ...] = HEAVY) -> set[str
         env=own_environment(home),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     return set(done.stdout.rsplit("loaded:", 1)[1].split())

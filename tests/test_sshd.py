@@ -17,7 +17,7 @@ from tests.sshd import Sshd, StartSshd, launch, sshd, start_sshd, state
 __all__ = ["sshd", "start_sshd"]
 pytestmark = pytest.mark.sshd
 SUPERVISOR = Path(__file__).parents[1] / "jobs" / "programs" / "supervisor.py"
-BOUND_S = 30.0
+BOUND_S = 90.0
 
 
 def connect(server: Sshd) -> AbstractAsyncContextManager[asyncssh.SSHClientConnection]:

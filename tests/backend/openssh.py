@@ -21,7 +21,7 @@ from backend.ssh.connections import ConnectionPool
 from backend.targets import WorkerRef
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin:/bin") or ""
-START_S = 10.0
+START_S = 60.0
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from tests.simulator import ROOT, Simulator, SimulatorFactory, own_environment
 
 pytestmark = pytest.mark.xdist_group("jax")
 
-BOUND_S = 60.0
+BOUND_S = 120.0
 RUN_LIMIT_S = 150.0
 SIZES = ("-d", "64", "-b", "16", "-n", "2")
 MESH = ("--dcn_data_parallelism", "2", "--ici_fsdp_parallelism", "4")

@@ -24,7 +24,7 @@ from backend.outcomes import ExitCode, OperatorError, Outcome
 from tests.backend.openssh import worker
 from tests.backend.sim.worker_world import until
 
-BOUND_S = 10.0
+BOUND_S = 90.0
 
 
 @pytest.mark.parametrize(

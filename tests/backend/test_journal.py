@@ -241,7 +241,7 @@ def test_concurrent_consoles_in_processes_lose_nothing_and_overlap_nothing(tmp_p
         subprocess.Popen([sys.executable, "-c", WRITER, str(file), str(number)], cwd=Path(__file__).parents[2])
         for number in range(3)
     ]
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0, 0]
     journal = Journal.open(file)
     assert len(journal.events(limit=10_000)) == 180
     for number in range(20):

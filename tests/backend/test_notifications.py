@@ -128,7 +128,7 @@ async def test_a_change_of_state_is_shown_and_a_broken_command_is_said_once(clou
     await watch.refresh()
     task = asyncio.create_task(Notifier(watch, settings, shown.put_nowait, clock=now_utc).run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await asyncio.sleep(0)
             for state in ("ACTIVE", "SUSPENDING", "SUSPENDED"):
                 raw.state.state = state

@@ -24,7 +24,7 @@ from backend.tower import Tower
 from tests.simulator import Simulator, SimulatorFactory
 
 SHAPE = ("--accelerator-type=v5litepod-16", "--runtime-version=v2-alpha-tpuv5-lite", "--zone=us-west4-a")
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 COUNTER = """\
 import os, pathlib, sys, time

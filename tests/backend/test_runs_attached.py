@@ -385,5 +385,5 @@ async def test_history_holds_everything_and_an_orphan_is_closed_as_unknown(tmp_p
             assert {item.outcome for item in closed.results} == {Outcome.UNKNOWN}
             assert (await copy.stop(going.id)).clean
             await copy.close()
-            await asyncio.wait_for(going.wait(), 20)
+            await asyncio.wait_for(going.wait(), 120)
         assert not any(sim.host.processes(address) for address in sim.addresses)

@@ -137,7 +137,7 @@ async def test_a_rotated_output_is_followed_through(tmp_path: Path) -> None:
         await run.until(lambda each: all(item.output_bytes >= 4 for item in each.results))
         for address in sim.addresses:
             await sim.host.cut(address)
-        await asyncio.wait_for(run.wait(), 30)
+        await asyncio.wait_for(run.wait(), 120)
         assert run.summary == {Outcome.OK: 4}
         assert output(run) == b"one\ntwo\nthree\n"
 
@@ -169,7 +169,7 @@ async def test_an_unreachable_worker_was_certainly_not_started(tmp_path: Path) -
     async with world(tmp_path) as sim, world_desk(sim) as desk:
         await sim.host.power_off("127.77.0.3", wipe=False)
         run = await desk.launch("true", detach=True)
-        await asyncio.wait_for(run.wait(), 60)
+        await asyncio.wait_for(run.wait(), 120)
         assert run.results[3].outcome is Outcome.UNREACHABLE
         assert run.summary == {Outcome.OK: 3, Outcome.UNREACHABLE: 1}
 
@@ -213,7 +213,7 @@ async def test_a_worker_that_left_the_fleet_is_not_called_for_ever(tmp_path: Pat
             await sim.host.power_off(address, wipe=True)
         await run.until(lambda each: all(item.phase is Phase.RECONNECTING for item in each.results))
         fleets.append(Fleet(2, (), polls=polls, loaded=True))
-        await asyncio.wait_for(run.wait(), 60)
+        await asyncio.wait_for(run.wait(), 120)
         assert run.summary == {Outcome.UNKNOWN: 4}
         assert "no longer part of the fleet" in run.results[0].error
 
@@ -233,7 +233,7 @@ async def test_a_detached_run_is_found_again_and_ends_with_its_bytes(tmp_path: P
         async with world_desk(sim) as desk:
             (again,) = await desk.manager.reattach()
             assert again.id == run.id
-            await asyncio.wait_for(again.wait(), 30)
+            await asyncio.wait_for(again.wait(), 120)
             assert again.summary == {Outcome.FAILED: 4}
             assert {item.exit_code for item in again.results} == {3}
             assert output(again) == b"one\ntwo\n"
@@ -292,7 +292,7 @@ async def following(sim: World, desk_name: str) -> AsyncIterator[asyncio.subproc
 
 async def line_of(process: asyncio.subprocess.Process) -> bytes:
     assert process.stdout is not None
-    return await asyncio.wait_for(process.stdout.readline(), 60)
+    return await asyncio.wait_for(process.stdout.readline(), 120)
 
 
 async def launch_detached(sim: World, *argv: str) -> Run:
@@ -346,7 +346,7 @@ async def test_two_consoles_follow_one_run_and_the_second_takes_over(tmp_path: P
                 for address in sim.addresses:
                     (sim.host.home(address) / "go").touch()
                 taken = desk.manager.active[run.id]
-                await asyncio.wait_for(taken.wait(), 30)
+                await asyncio.wait_for(taken.wait(), 120)
                 assert taken.summary == {Outcome.OK: 4}
                 assert output(taken) == b"one\ntwo\n"
                 assert_equal_bytes(sim, taken)
@@ -409,4 +409,4 @@ async def test_the_manager_of_another_context_leaves_a_run_alone(tmp_path: Path)
             other = RunManager(desk.pool, desk.journal, desk.manager._paths, context="another")
             assert await other.reattach() == []
             (run,) = await desk.manager.reattach()
-            await asyncio.wait_for(run.wait(), 30)
+            await asyncio.wait_for(run.wait(), 120)

@@ -11,7 +11,7 @@ from backend.outcomes import OperatorError
 from backend.tower import Tower
 from tests.fake_cloud import FakeCloud, fake_cloud, parent, raw_request
 
-BOUND_S = 20.0
+BOUND_S = 90.0
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 PROGRAM = Path(__file__).parents[2] / "jobs" / "programs" / "supervisor.py"
-BOUND_S = 20.0
+BOUND_S = 90.0
 T = TypeVar("T")
 
 

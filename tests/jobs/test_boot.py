@@ -21,7 +21,7 @@ from backend.startup_script import SCRIPT_LIMIT_BYTES, startup_script
 from jobs.programs import boot
 
 RUN = "20261130-120000-test"
-LIMIT_S = 30.0
+LIMIT_S = 90.0
 
 
 class Machine:

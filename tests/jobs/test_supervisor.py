@@ -125,7 +125,7 @@ def test_start_again_after_the_end_tells_the_end(here: Worker) -> None:
 
 def test_start_answers_at_once_and_holds_nothing_of_the_connection(here: Worker) -> None:
     started = here.popen("start", stderr=subprocess.PIPE)
-    out, _ = started.communicate(json.dumps({"run": "r1", "shell": "sleep 600"}).encode(), timeout=20)
+    out, _ = started.communicate(json.dumps({"run": "r1", "shell": "sleep 600"}).encode(), timeout=90)
     answer = json.loads(out)
     for pid in (answer["pid"], answer["supervisor"]):
         assert os.getsid(pid) != os.getsid(0)

@@ -68,7 +68,7 @@ class Terminal:
             ["tmux", "-S", str(self._socket), *arguments],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=90,
             check=False,
             env=self._environment,
         )
@@ -97,7 +97,7 @@ class Terminal:
         self.size = (columns, rows)
         self._tmux("resize-window", "-t", "journey", "-x", str(columns), "-y", str(rows))
 
-    def wait_for(self, pattern: str, timeout_s: float = 30.0) -> re.Match[str]:
+    def wait_for(self, pattern: str, timeout_s: float = 90.0) -> re.Match[str]:
         """Waits until the screen matches a regular expression.
 
         Raises:
@@ -153,7 +153,7 @@ class Terminal:
         subprocess.run(
             ["tmux", "-S", str(self._socket), "kill-server"],
             capture_output=True,
-            timeout=30,
+            timeout=90,
             check=False,
             env=self._environment,
         )

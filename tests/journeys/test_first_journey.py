@@ -16,7 +16,7 @@ from tests.simulator import SimulatorFactory
 
 pytestmark = [pytest.mark.journey, pytest.mark.xdist_group("jax"), pytest.mark.timeout(600)]
 
-FIRST_PAINT_S = 60.0
+FIRST_PAINT_S = 120.0
 ACTIVE_S = 120.0
 BENCHMARK_S = 240.0
 """Bounds that only a broken console exceeds, on a machine that does other things too."""
@@ -95,7 +95,7 @@ def test_from_an_empty_console_to_a_plotted_benchmark(tmp_path: Path) -> None:
         console.step("11-quit")
         console.keys("1")
         assert console.wait_for_exit() == 0
-        psutil.wait_procs(children, timeout=20)
+        psutil.wait_procs(children, timeout=90)
         assert [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []
 
 

@@ -14,7 +14,7 @@ from backend.context import Context
 from tui.app import SliceTower
 from tui.settings import Settings
 
-WAIT_S = 60.0
+WAIT_S = 90.0
 SMALL, MEDIUM, WIDE = (80, 24), (120, 40), (200, 60)
 
 

@@ -20,7 +20,7 @@ import pytest
 from tests.simulator import ROOT, Simulator, SimulatorFactory, own_environment
 from tests.tui.test_cli_run import holding, wait_for
 
-BOUND_S = 60.0
+BOUND_S = 120.0
 CTRL_C = "\x03"
 
 

@@ -17,7 +17,7 @@ import pytest
 from backend.logs import WorkerLog
 from tests.simulator import ROOT, Simulator, SimulatorFactory, own_environment
 
-BOUND_S = 60.0
+BOUND_S = 120.0
 FIELDS = [
     "target",
     "outcome",

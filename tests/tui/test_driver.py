@@ -20,7 +20,7 @@ from tests.simulator import ROOT
 from tui.driver import StreamGuard
 
 COLUMNS, LINES = 60, 12
-WAIT_S = 30.0
+WAIT_S = 90.0
 NOISE = "E0701 noise from a C library"
 
 PROGRAM = """

@@ -17,7 +17,7 @@ from backend.model import EventKind, Fleet, QueuedResource, Tier
 from backend.tower import Tower
 from tests.simulator import Simulator, SimulatorFactory
 
-BOUND_S = 60.0
+BOUND_S = 120.0
 
 
 @pytest.fixture

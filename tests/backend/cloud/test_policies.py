@@ -29,7 +29,7 @@ from tests.simulator import Simulator, SimulatorFactory
 
 MADE = datetime(2026, 11, 30, 12, tzinfo=UTC)
 KEEP = Keep("demo-project", "us-west4-a", "pod", preemption_budget=2, failure_budget=1)
-LONG_S = 90.0
+LONG_S = 120.0
 
 
 def seen(state: str, node_state: str = "READY", tier: Tier = Tier.SPOT) -> QueuedResource:

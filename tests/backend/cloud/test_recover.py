@@ -27,7 +27,7 @@ from backend.outcomes import ExitCode, OperatorError
 from tests.simulator import Simulator, SimulatorFactory
 
 PACE = Pace(first_s=0.05, most_s=0.2, refused_s=0.1)
-LONG_S = 60.0
+LONG_S = 120.0
 ZONE = "us-west4-a"
 
 

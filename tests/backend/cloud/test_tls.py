@@ -84,7 +84,7 @@ async def ask(cloud: FakeCloud, home: Path, roots: Path | None) -> str:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CLIENT, endpoint, cwd=ROOT, env=environment, stdout=asyncio.subprocess.PIPE
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         output, _ = await process.communicate()
     return output.decode().strip()
 

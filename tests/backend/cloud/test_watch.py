@@ -17,7 +17,7 @@ from backend.model import EventKind, Fleet
 from backend.outcomes import ExitCode, OperatorError
 from tests.fake_cloud import CREATED, FakeCloud, fake_cloud, parent, raw_node, raw_request
 
-BOUND_S = 20.0
+BOUND_S = 90.0
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import asyncssh
 
 from backend.sim.workers import SimWorker, WorkerHost
 
-BOUND_S = 20.0
+BOUND_S = 90.0
 A_SCRIPT = """
 setsid sh -c 'echo $$ >> ~/pids; exec sleep 600' &
 sh -c 'echo $$ >> ~/pids; trap "" TERM; sleep 600; :' &

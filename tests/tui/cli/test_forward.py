@@ -17,7 +17,7 @@ from backend.outcomes import OperatorError
 from backend.tools.forward import Ports
 from tests.simulator import ROOT, Simulator, SimulatorFactory, own_environment
 
-BOUND_S = 30.0
+BOUND_S = 90.0
 
 
 @contextmanager

@@ -204,7 +204,7 @@ def test_the_journey_create_wait_describe_reset_preempt_recreate_delete(
     made = run(world, "qr", "create", "pod", "--node-count=2", *GOOD, "--spot", "--format=json")
     assert made.code == ExitCode.OK, made.err
     assert [line["name"] for line in made.lines] == ["pod"]
-    ready = run(world, "qr", "wait", "pod", "--timeout=60s", "--format=json")
+    ready = run(world, "qr", "wait", "pod", "--timeout=120s", "--format=json")
     assert ready.code == ExitCode.OK, ready.err
     assert (ready.lines[0]["state"], ready.lines[0]["workers_ready"]) == ("ACTIVE", 8)
     assert "ACTIVE 8/8 workers, ready" in ready.err
@@ -216,9 +216,9 @@ def test_the_journey_create_wait_describe_reset_preempt_recreate_delete(
     reset = run(world, "qr", "reset", "pod", "--yes", "--format=json")
     assert (reset.code, reset.lines[0]["done"]) == (ExitCode.OK, True)
     world.inject("preempt", "pod")
-    dead = run(world, "qr", "wait", "pod", "--state=SUSPENDED", "--timeout=60s", "--format=json")
+    dead = run(world, "qr", "wait", "pod", "--state=SUSPENDED", "--timeout=120s", "--format=json")
     assert (dead.code, dead.lines[0]["note"]) == (ExitCode.OK, "never comes back, holds quota")
-    hopeless = run(world, "qr", "wait", "pod", "--timeout=60s")
+    hopeless = run(world, "qr", "wait", "pod", "--timeout=120s")
     assert hopeless.code == ExitCode.CLOUD
     assert "qr recreate pod" in hopeless.err
     again = run(world, "qr", "recreate", "pod", "--yes", "--wait", "--format=json")
@@ -462,7 +462,7 @@ def test_a_race_ended_by_ctrl_c_exits_130_and_leaves_nothing(
             assert time.monotonic() < deadline, "the race asked for nothing"
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=90)
+        _, errors = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()
