@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -344,12 +345,15 @@ class _Child:
             *("--embedding_dimension", str(model.embedding_dimension), "--num_layers", str(model.num_layers)),
             *("--batch_size", str(model.batch_per_device), "--dtype", model.dtype),
         ]
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._errors = bytearray()
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         root = str(Path(str(resources.files("jobs"))).parent)
+        # Some libtpu write tpu_driver.* logs beside other temporary files whatever TPU_LOG_DIR says.
+        self._folder = tempfile.TemporaryDirectory(prefix="slicetower-preflight-", ignore_cleanup_errors=True)
         try:
             self._process = await asyncio.create_subprocess_exec(
                 self._python,
@@ -357,11 +361,12 @@ class _Child:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": root},
+                env={**os.environ, "PYTHONPATH": root, "TMPDIR": self._folder.name},
                 start_new_session=True,
                 limit=LINE_LIMIT_BYTES,
             )
         except OSError as error:
+            self._folder.cleanup()
             raise PreflightError(f"{self._python} can't be run: {error.strerror}.", CURE) from error
         self._reading = asyncio.create_task(self._read_errors())
 
@@ -417,7 +422,7 @@ class _Child:
         )
 
     async def end(self) -> None:
-        """Ends the child and all that it started."""
+        """Ends the child and all that it started, and removes its temporary files."""
         process = self._process
         if process is None:
             return
@@ -433,6 +438,8 @@ class _Child:
                 await process.wait()
         if self._reading is not None:
             await self._reading
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def _json_of(line: bytes) -> dict[str, Any]:

@@ -148,6 +148,16 @@ async def test_answers_are_kept_and_damaged_ones_are_asked_again(tmp_path: Path)
     assert not (await preflight(TINY, python=python, cache=cache)).cached
 
 
+async def test_temporary_files_of_the_compiler_go_with_it(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    body = f'{VERSIONS}; echo "$TMPDIR" > {place}; touch "$TMPDIR/tpu_driver.INFO"; ls "$TMPDIR" >> {place}; exit 3'
+    with pytest.raises(PreflightError, match="ended with code 3"):
+        await preflight(TINY, python=interpreter(tmp_path, body))
+    folder, file = place.read_text().splitlines()
+    assert file == "tpu_driver.INFO"
+    assert not await asyncio.to_thread(Path(folder).exists)
+
+
 async def test_a_cancelled_preflight_leaves_no_process(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     python = interpreter(tmp_path, f"{VERSIONS}; sleep 600 & echo $! > {pid_file}; wait")
