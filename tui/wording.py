@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from backend.model import DEAD_STATES, WAITING_STATES, Fleet, QueuedResource, QueuedResourceState, StateSince
+from backend.model import DEAD_STATES, WAITING_STATES, Fleet, QueuedResource, QueuedResourceState, Slice, StateSince
 from backend.sanitize import plain
 from tui.durations import format_duration
 
@@ -88,6 +88,16 @@ def poll_error(fleet: Fleet) -> str:
     worst = max(failing, key=lambda poll: poll.failures)
     more = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
     return f"{worst.zone}: {worst.error}{more}"
+
+
+def stale_words(fleet: Fleet, item: QueuedResource | Slice, now: datetime) -> str:
+    """Why an item is not what is now but what was last heard of its zone, in a sentence; empty while it is fresh."""
+    for poll in fleet.polls:
+        if poll.error and (poll.project, poll.zone) == (item.project, item.zone):
+            age = (now - poll.last_good_at).total_seconds() if poll.last_good_at is not None else None
+            heard = f"as last heard {format_duration(age)} ago" if age is not None else "never heard of"
+            return f"? {heard}: {plain(poll.error)} {plain(poll.cure)}".strip()
+    return ""
 
 
 def fold(names: Iterable[str], *, limit: int = 6) -> str:

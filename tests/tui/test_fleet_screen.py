@@ -170,6 +170,19 @@ async def test_an_api_that_does_not_answer_is_told_and_never_read_as_an_empty_fl
         assert "No queued resource" not in text
 
 
+async def test_an_outage_under_a_full_fleet_says_why_and_since_when(
+    simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulator = simulators(fresh=True)
+    async with console(simulator.context, tmp_path, monkeypatch, size=SMALL) as driven:
+        await driven.shows("sweep-b", "PROVISIONING")
+        driven.app.show_request("train-a")
+        simulator.inject("error", "List*", "UNAVAILABLE", "the service is out", "--for", "600")
+        text = await driven.shows("as last heard", "PROVISIONING ?", "ACTIVE ?")
+        assert "simulated" in text.split("\n")[0]
+        assert "us-" in text.split("\n")[0], "the header does not say where"
+
+
 async def test_a_broken_journal_is_told_and_can_be_tried_again(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

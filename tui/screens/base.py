@@ -140,7 +140,13 @@ class ConsoleScreen(Performs, Screen[None]):
         found = hints(self.SCOPE, read_only=self.console.read_only)
         shown = [action for action in found if self.applies(action)]
         return [
-            Hint(keymap.shown(action), action.title, priority=len(shown) - place, action=f"perform('{action.id}')")
+            Hint(
+                keymap.shown(action),
+                action.title,
+                # The way to all the others is never dropped.
+                priority=len(shown) + 1 if action.id == "help" else len(shown) - place,
+                action=f"perform('{action.id}')",
+            )
             for place, action in enumerate(shown)
             if keymap.shown(action)
         ]

@@ -17,7 +17,7 @@ from tui.screens.base import TableScreen
 from tui.screens.fleet_detail import FleetDetail
 from tui.screens.fleet_rows import NARROW_COLUMNS, WIDE_COLUMNS, find, rows
 from tui.widgets.live_table import LiveTable
-from tui.wording import utc_now
+from tui.wording import stale_words, utc_now
 
 if TYPE_CHECKING:
     from backend.journal import StateSpan
@@ -104,7 +104,8 @@ class FleetScreen(TableScreen):
         if tower is not None and isinstance(item, QueuedResource):
             spans = tuple(tower.journal.timeline(item.key))
         since = self.console.fleet.since.get(item.key) if isinstance(item, QueuedResource) else None
-        self.query_one(FleetDetail).show(item, since, spans, now, keys=self._dead_keys())
+        stale = stale_words(self.console.fleet, item, now) if item is not None else ""
+        self.query_one(FleetDetail).show(item, since, spans, now, keys=self._dead_keys(), stale=stale)
 
     @on(LiveTable.RowHighlighted)
     def _highlighted(self) -> None:

@@ -77,22 +77,26 @@ class FleetDetail(Vertical):
         now: datetime,
         *,
         keys: str,
+        stale: str = "",
     ) -> None:
         """Draws what is known of one item; hides itself when there is none.
 
         Args:
             keys: What to press for a dead request.
+            stale: Why this is not what is now, but what was last heard; empty while it is fresh.
         """
         self.display = item is not None
         if item is None:
             return
         if isinstance(item, Slice):
-            self._show_slice(item)
+            self._show_slice(item, stale)
             return
         self._say("#detail-title", item.name)
         self.query_one(StateTimeline).set_spans(timeline(spans, since, item.state, now))
         self.query_one(HeatStrip).set_slices(heat(item))
         lines = self._facts(item, now) if self.screen.has_class("-vast") else [summary(item, now)]
+        if stale:
+            lines.insert(0, stale)
         lines += sentences(item, since, now)
         if item.state in DEAD_STATES:
             lines.append(f"{keys}.")
@@ -109,8 +113,9 @@ class FleetDetail(Vertical):
             facts.append(f"valid until {item.valid_until:%Y-%m-%d %H:%M} UTC")
         return facts
 
-    def _show_slice(self, item: Slice) -> None:
+    def _show_slice(self, item: Slice, stale: str) -> None:
         self._say("#detail-title", item.node_id)
         self.query_one(StateTimeline).set_spans([TimelineSpan(item.state, None)])
         self.query_one(HeatStrip).set_slices([HeatSlice("slice 0", (slice_token(item),) * max(len(item.workers), 1))])
-        self._say("#detail-text", f"A TPU VM made without a queued resource · {item.accelerator_type} · {item.zone}")
+        facts = f"A TPU VM made without a queued resource · {item.accelerator_type} · {item.zone}"
+        self._say("#detail-text", "\n".join(line for line in (stale, facts) if line))

@@ -16,7 +16,7 @@ STANDALONE = "node"
 
 NARROW_COLUMNS = (
     Column("name", "NAME", min_width=12, max_width=24, flex=1),
-    Column("state", "STATE", min_width=14, max_width=15),
+    Column("state", "STATE", min_width=14, max_width=16),
     Column("type", "SLICES × TYPE", min_width=13, max_width=20),
     Column("workers", "WORKERS", width=8),
     Column("in", "IN STATE", width=9),

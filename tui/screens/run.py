@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -85,14 +86,34 @@ def heat(results: Iterable[WorkerResult]) -> list[HeatSlice]:
     return [HeatSlice(label, tuple(tokens)) for label, tokens in slices.items()]
 
 
+def progress_words(results: Iterable[WorkerResult]) -> str:
+    """How many are where: outcomes of those that ended, of the others what they are at."""
+    found = Counter(
+        result.phase.value if result.outcome is Outcome.PENDING else result.outcome.value.replace("_", " ")
+        for result in results
+    )
+    return ", ".join(f"{number} {word}" for word, number in found.items())
+
+
 def _tail(path: Path) -> bytes:
+    """The end of a log, from the beginning of a line."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - OUTPUT_LIMIT))
-            return file.read(OUTPUT_LIMIT)
+            left_out = max(0, path.stat().st_size - OUTPUT_LIMIT)
+            file.seek(left_out)
+            end = file.read(OUTPUT_LIMIT)
+            return end[end.find(b"\n") + 1 :] if left_out else end
     except FileNotFoundError:
         # A worker that never began has no log.
         return b""
+
+
+def _left_out(path: Path) -> int:
+    """Bytes of a log before the end that is shown."""
+    try:
+        return max(0, path.stat().st_size - OUTPUT_LIMIT)
+    except FileNotFoundError:
+        return 0
 
 
 def gather(results: Sequence[WorkerResult], paths: Sequence[Path]) -> list[OutcomeGroup]:
@@ -122,6 +143,7 @@ def gather(results: Sequence[WorkerResult], paths: Sequence[Path]) -> list[Outco
                 members=fold(each.addresses),
                 detail=detail(head),
                 lines=tuple(text.split("\n")) if text else (),
+                cut_bytes=_left_out(by_path[each.addresses[0]]),
                 is_first_failure=first is not None and first.worker.address in each.addresses,
                 first_member=first.worker.address
                 if first is not None and first.worker.address in each.addresses
@@ -202,13 +224,15 @@ class RunScreen(TableScreen):
         if run.first_failure is not None:
             self._verdict = await asyncio.to_thread(of_run, run)
             self._alarm()
-        self.query_one(OutcomeGroups).set_groups(groups)
+        view = self.query_one(OutcomeGroups)
+        view.set_groups(groups)
+        self._say_empty()
 
     def _draw(self, now: datetime) -> None:
         run = self.run_
         ended = sum(result.ended for result in run.results)
         took = ((run.ended_at or now) - run.started_at).total_seconds()
-        summary = ", ".join(f"{number} {outcome.replace('_', ' ')}" for outcome, number in run.summary.items())
+        summary = progress_words(run.results)
         parts = [
             run.request.title or " ".join(run.request.argv),
             run.state.value,
@@ -220,7 +244,17 @@ class RunScreen(TableScreen):
         self.query_one("#run-head", Static).update(" · ".join(part for part in parts if part))
         self.query_one(HeatStrip).set_slices(heat(run.results))
         self.table.set_rows(rows(run.results, now))
+        self._say_empty()
         self._alarm()
+
+    def _say_empty(self) -> None:
+        """What stands in place of groups: nothing has ended, or what has ended is being read."""
+        results = self.run_.results
+        if any(result.ended for result in results):
+            words = "reading the outputs …"
+        else:
+            words = f"nothing has ended yet: {progress_words(results)}"
+        self.query_one(OutcomeGroups).set_empty(words)
 
     def _alarm(self) -> None:
         run = self.run_

@@ -19,9 +19,10 @@ from textual.strip import Strip
 from tui.look import Look, look_of, outcome_token
 from tui.widgets.drawing import draw_selection
 from tui.widgets.sgr import pieces
+from tui.wording import count, size
 
 LINES_SHOWN = 200
-"""Lines of a group's output that can be unfolded; the log has all of them."""
+"""Lines of a group's output that can be unfolded, its last ones, where errors are; the log has all of them."""
 SIDEWAYS = 16
 _ORDER = ("failed", "signalled", "timed_out", "unreachable", "unknown", "not_started", "pending", "ok")
 
@@ -44,6 +45,8 @@ class OutcomeGroup:
     """Workers whose failure merely follows from the first one, counted under it."""
     first_member: str = ""
     """The address to open when the group is activated."""
+    cut_bytes: int = 0
+    """Bytes of output before `lines` that were left out."""
 
     @property
     def identity(self) -> tuple[str, str, tuple[str, ...]]:
@@ -89,14 +92,18 @@ def group_lines(
         strips.append(Strip([Segment(f"     {follow} from it", muted)]))
     if unfolded:
         lead = Segment(f"   {look.glyph('bar')} ", muted)
-        for line in group.lines[:LINES_SHOWN]:
+        earlier = max(0, len(group.lines) - LINES_SHOWN)
+        left_out = [
+            *([f"{size(group.cut_bytes)}"] if group.cut_bytes else []),
+            *([f"{count(earlier, 'line')}"] if earlier else []),
+        ]
+        if left_out:
+            strips.append(Strip([lead, Segment(f"{' and '.join(left_out)} before this: the log has them", muted)]))
+        for line in group.lines[earlier:]:
             body = [
                 Segment(text, base + look.legible(style, base) if style else base) for text, style in pieces(line)
             ]
             strips.append(Strip([lead, *body]))
-        if len(group.lines) > LINES_SHOWN:
-            more = f"{len(group.lines) - LINES_SHOWN:,} more lines: the log has them"
-            strips.append(Strip([lead, Segment(more, muted)]))
     return strips
 
 
@@ -154,6 +161,13 @@ class OutcomeGroups(ScrollView, can_focus=True):
         self._strips: list[Strip] = []
         self._heads: list[int] = []
         self._drawn: tuple[object, ...] = ()
+
+    def set_empty(self, text: str) -> None:
+        """What is said while there are no groups."""
+        if text != self.empty:
+            self.empty = text
+            if not self.groups:
+                self.refresh()
 
     def set_groups(self, groups: Sequence[OutcomeGroup]) -> None:
         """Shows other groups; the cursor and what was opened or closed stay with theirs."""

@@ -28,6 +28,19 @@ class Part:
     """The priority of shrinking, below `priority`."""
     right: bool = False
     """Stands at the right edge."""
+    elastic: bool = False
+    """Its last text is cut to the room that there is before anything of more weight than `shrinks_at` is lost; `short`
+    is for a line that has no room for a word of it."""
+
+
+LEAST_WORDS = 12
+"""Cells below which the cut text of an elastic part says nothing."""
+
+
+def _cut(part: Part, room: int, ellipsis: str) -> tuple[tuple[str, str], ...]:
+    """The part with its last text cut, so that it fills `room` cells."""
+    *first, (text, token) = part.texts
+    return (*first, (fit(text, max(room - _width(first), 1), ellipsis=ellipsis).rstrip(), token))
 
 
 def _weight(part: Part, texts: tuple[tuple[str, str], ...]) -> int:
@@ -50,7 +63,11 @@ def priority_line(parts: Sequence[Part], width: int, look: Look, base: Style, *,
         index = min(range(len(shown)), key=lambda each: (_weight(*shown[each]), -each))
         part, texts = shown[index]
         if part.short and texts is not part.short:
+            room = width - needed() + _width(texts)
+            words = room - _width(part.texts[:-1])
             shown[index] = (part, part.short)
+            if part.elastic and words >= LEAST_WORDS:
+                shown[index] = (part, _cut(part, room, look.glyph("ellipsis")))
         elif len(shown) > 1:
             del shown[index]
         else:

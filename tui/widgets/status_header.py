@@ -78,7 +78,8 @@ def _api(facts: HeaderFacts) -> Part:
     stale = facts.api_age_s is not None and facts.api_age_s >= STALE_S
     if facts.api_error:
         short = ((f"{age} !", "log-error"),)
-        return Part(((f"{age} {facts.api_error}", "log-error"),), 90, short=short, shrinks_at=70, right=True)
+        texts = ((f"{age} ", "log-error"), (facts.api_error, "log-error"))
+        return Part(texts, 90, short=short, shrinks_at=45, right=True, elastic=True)
     return Part(((f"{age} old" if stale else age, "stale" if stale else ""),), 90 if stale else 50, right=True)
 
 

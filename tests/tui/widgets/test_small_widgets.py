@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -69,6 +70,19 @@ def test_the_header_keeps_what_matters(facts: HeaderFacts, width: int, left: str
     assert line.text.startswith(left)
     assert line.text.rstrip().endswith(right)
     assert line.text.replace(left, "", 1).replace(right, "", 1).strip() == ""
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_a_long_error_is_cut_to_the_room_there_is_and_costs_no_badge_and_no_label(width: int) -> None:
+    error = (
+        "us-west4-a: The service is unavailable now and will be asked again and again until it answers (and 1 more)"
+    )
+    facts = replace(WELL, api_age_s=5, api_error=error)
+    line = header_line(facts, width, PLAIN).text
+    assert line.startswith(" demo  simulated")
+    assert "RW  API 5s us-west4-a: The" in line
+    assert "…" in line
+    assert "     " not in line, "words were cut although there was room"
 
 
 def test_the_header_before_the_first_poll_and_when_the_poll_is_old() -> None:

@@ -1,0 +1,57 @@
+"""What a run says of workers that have not ended, and of outputs too long to show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.style import Style
+
+from backend.fanout import Phase, WorkerResult
+from backend.grouping import OUTPUT_LIMIT
+from backend.outcomes import Outcome
+from backend.targets import WorkerRef
+from tui.look import PLAIN
+from tui.screens.run import gather, progress_words
+from tui.widgets.outcome_groups import LINES_SHOWN, group_lines
+
+
+def worker(index: int) -> WorkerRef:
+    return WorkerRef("p", "z", "train-a", 0, index, "train-a-0", "0")
+
+
+def test_workers_that_run_are_called_running_and_not_pending() -> None:
+    results = [
+        WorkerResult(worker(0), phase=Phase.RUNNING),
+        WorkerResult(worker(1), phase=Phase.RUNNING),
+        WorkerResult(worker(2), phase=Phase.CONNECTING),
+        WorkerResult(worker(3), Outcome.TIMED_OUT, Phase.ENDED),
+    ]
+    assert progress_words(results) == "2 running, 1 connecting, 1 timed out"
+
+
+def shown(tmp_path: Path, output: bytes) -> list[str]:
+    path = tmp_path / "log"
+    path.write_bytes(output)
+    (found,) = gather([WorkerResult(worker(0), Outcome.FAILED, Phase.ENDED, exit_code=1)], [path])
+    strips = group_lines(found, PLAIN, Style.null(), unfolded=True, cursor=False, focused=False)
+    return [strip.text.strip(" │") for strip in strips[1:]]
+
+
+def test_a_long_output_shows_its_end_in_whole_lines_and_says_what_was_left_out(tmp_path: Path) -> None:
+    output = "".join(f"line {number}\n" for number in range(100_000)).encode()
+    lines = shown(tmp_path, output)
+    assert f"{(len(output) - OUTPUT_LIMIT) / 1e6:.1f} MB and " in lines[0]
+    assert "before this: the log has them" in lines[0]
+    assert lines[1:] == [f"line {number}" for number in range(100_000 - LINES_SHOWN, 100_000)]
+
+
+def test_an_output_that_fits_is_shown_whole_without_such_words(tmp_path: Path) -> None:
+    assert shown(tmp_path, b"one\ntwo\n") == ["one", "two"]
+
+
+def test_the_first_whole_line_of_a_cut_output_is_a_line_of_the_output(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"".join(b"%05d %s\n" % (number, b"x" * 995) for number in range(100)))
+    (found,) = gather([WorkerResult(worker(0), Outcome.OK, Phase.ENDED)], [path])
+    assert all(len(line) == 1001 for line in found.lines)
+    assert found.lines[-1].startswith("00099")
