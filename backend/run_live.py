@@ -119,6 +119,8 @@ class Run:
         """Places of a followed run whose log holds all that its worker had when the following began."""
         self.dirty: set[int] = set()
         """Places whose record is not written yet."""
+        self.unrecorded = ""
+        """Why the journal does not hold how this run ended; empty when it does."""
         self._log_store = log_store
         self._writable_logs = writable_logs
         self._changed = asyncio.Event()

@@ -63,7 +63,7 @@ def _refusals(request: RunRequest, workers: Sequence[WorkerRef], batches: Sequen
     names += [name for each in request.worker_environment.values() for name in each]
     for name in dict.fromkeys(names):
         if not _NAME.fullmatch(name):
-            yield f"'{plain(name)}' is no name of an environment variable."
+            yield f"'{plain(name)}' is no name of an environment variable: write --env NAME=VALUE, with letters, digits and _."
     if request.timeout_s is not None and not 0 < request.timeout_s < 10**9:
         yield f"A timeout of {request.timeout_s:g} s can't be kept. Write --timeout with seconds above 0."
     strangers = set(request.worker_environment) - {worker.address for worker in workers}

@@ -8,8 +8,10 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
+from backend import sqlite
 from backend.fanout import Phase, WorkerResult
 from backend.model import Event
 from backend.outcomes import OperatorError, Outcome
@@ -90,6 +92,7 @@ _WORKER_FIELDS = (
 class RunJournal(Protocol):
     """The part of backend.journal.Journal that is needed here."""
 
+    path: Path
     connection: sqlite3.Connection
 
     def migrate(self, component: str, steps: Sequence[str]) -> None: ...
@@ -101,11 +104,16 @@ class RunStore:
     """Reads and writes run records."""
 
     def __init__(self, journal: RunJournal) -> None:
+        self._path = journal.path
         self._connection = journal.connection
         journal.migrate("runs", STEPS)
 
     def create(self, record: RunRecord) -> None:
-        """Writes a new run with all its workers, in one transaction."""
+        """Writes a new run with all its workers, in one transaction.
+
+        Raises:
+            OperatorError: The journal can't be written: nothing may be started then.
+        """
         row = (
             record.id,
             record.context,
@@ -120,12 +128,15 @@ class RunStore:
             record.started_at.timestamp(),
             _seconds(record.ended_at),
         )
-        with self._connection as connection:
-            connection.execute(f"INSERT INTO runs VALUES ({','.join('?' * len(row))})", row)
-            connection.executemany(
-                f"INSERT INTO run_workers VALUES ({','.join('?' * 12)})",
-                [_worker_row(record.id, place, result) for place, result in enumerate(record.results)],
-            )
+        try:
+            with self._connection as connection:
+                connection.execute(f"INSERT INTO runs VALUES ({','.join('?' * len(row))})", row)
+                connection.executemany(
+                    f"INSERT INTO run_workers VALUES ({','.join('?' * 12)})",
+                    [_worker_row(record.id, place, result) for place, result in enumerate(record.results)],
+                )
+        except sqlite3.Error as error:
+            raise sqlite.told(self._path, error) from error
 
     def update(self, run_id: str, results: Iterable[tuple[int, WorkerResult]]) -> None:
         """Writes the present state of some workers, by their place in the run."""

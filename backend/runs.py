@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets as random_source
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -206,26 +207,36 @@ class RunManager:
                     run.finish(index, outcome, _last_words(run, untouched))
             run.ended_at = now()
         run.state = RunState.DETACHED if leaves else RunState.ENDED
-        self.store.update(run.id, enumerate(run.results))
-        self.store.set_state(run.id, run.state, run.ended_at)
-        if not leaves:
-            counts = ", ".join(f"{count} {outcome}" for outcome, count in summarize(run.results).items())
-            first = run.first_failure
-            blame = f"; first: {first.worker.address}" if first is not None else ""
-            self._tell(run, f"Run {run.id} ended: {counts}{blame}")
+        try:
+            self._write_down(run, ended=not leaves)
+        except (sqlite3.Error, OperatorError) as error:
+            # What became of the workers is known all the same, and told.
+            run.unrecorded = (
+                error.what if isinstance(error, OperatorError) else f"The journal can't be written: {error}."
+            )
         self._lock(run.id).release()
         run.dirty.clear()
         run.changed()
 
+    def _write_down(self, run: Run, *, ended: bool) -> None:
+        self.store.update(run.id, enumerate(run.results))
+        self.store.set_state(run.id, run.state, run.ended_at)
+        if ended:
+            counts = ", ".join(f"{count} {outcome}" for outcome, count in summarize(run.results).items())
+            first = run.first_failure
+            blame = f"; first: {first.worker.address}" if first is not None else ""
+            self._tell(run, f"Run {run.id} ended: {counts}{blame}")
+
     async def _save_while_it_lives(self, run: Run) -> None:
         while True:
             await asyncio.sleep(SAVE_S)
-            self._save(run)
+            with suppress(sqlite3.Error):  # A full disk: what is dirty stays so, and is tried again.
+                self._save(run)
 
     def _save(self, run: Run) -> None:
         places = sorted(run.dirty)
-        run.dirty.clear()
         self.store.update(run.id, ((place, run.results[place]) for place in places))
+        run.dirty.difference_update(places)
 
     # -- after a restart ---------------------------------------------------------------------------------------------
 

@@ -67,6 +67,12 @@ def told(path: Path, error: Exception) -> OperatorError:
             exit_code=ExitCode.UNREACHABLE,
             raw=text,
         )
+    if "readonly" in text or "unable to open" in text:
+        return OperatorError(
+            f"The journal {path} can't be written: {text}.",
+            "Make the file and its folder writable, or set XDG_STATE_HOME to another.",
+            raw=text,
+        )
     if "full" in text or "disk I/O" in text:
         return OperatorError(f"The journal {path} can't be written: the disk is full.", "Free some space.", raw=text)
     return OperatorError(

@@ -18,6 +18,9 @@ from backend.sanitize import plain
 
 GRAMMAR = "A target is QR, QR/SLICE or QR/SLICE/WORKER, such as train-a, train-a/0, train-a/*/0 or train-a/0-3/0,2."
 
+NAMED = 5
+"""Of the names that exist, so many are told where none is near."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerRef:
@@ -125,8 +128,13 @@ def _named(fleet: Fleet) -> Iterator[tuple[str, str, tuple[WorkerRef, ...]]]:
 
 def _near(word: str, names: Iterable[str]) -> str:
     every = sorted(set(names))
-    near = difflib.get_close_matches(word, every, n=3, cutoff=0.5) or every[:5]
-    return f"There are: {', '.join(plain(name) for name in near)}." if near else "There are no queued resources."
+    near = difflib.get_close_matches(word, every, n=3, cutoff=0.5)
+    if near:
+        return f"Near: {', '.join(plain(name) for name in near)}."
+    if not every:
+        return "There are no queued resources."
+    more = f" and {len(every) - NAMED} more" if len(every) > NAMED else ""
+    return f"There are: {', '.join(plain(name) for name in every[:NAMED])}{more}."
 
 
 def _select_one(fleet: Fleet, target: str) -> Iterator[WorkerRef]:

@@ -292,11 +292,16 @@ class HostKeys:
             self._writing = None
         rows, self._unwritten = self._unwritten, []
         if rows:
-            with self._journal.connection as connection:
-                connection.executemany(
-                    "INSERT OR REPLACE INTO hostkeys (node, worker_index, keys, origin, pinned_at) VALUES (?, ?, ?, ?, ?)",
-                    rows,
-                )
+            try:
+                with self._journal.connection as connection:
+                    connection.executemany(
+                        "INSERT OR REPLACE INTO hostkeys (node, worker_index, keys, origin, pinned_at) "
+                        "VALUES (?, ?, ?, ?, ?)",
+                        rows,
+                    )
+            except sqlite3.Error:
+                # A full disk: kept, and tried with the next pins; what is lost is asked of the API again.
+                self._unwritten = rows + self._unwritten
 
     def _tell(self, worker: WorkerRef, text: str) -> None:
         event = Event(

@@ -20,6 +20,7 @@ CURE = "Write `copy FILE... TARGET:PATH` or `copy TARGET:PATH... FOLDER`; a loca
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Copies files and folders to all workers of a target, or from them."
+    parser.usage = "slicetower copy SRC... DST [--dry-run] [--format {table,json}]"
     parser.add_argument("places", nargs="+", metavar="SRC... DST", help="a local path, or TARGET:PATH")
     parser.add_argument("--dry-run", action="store_true", help="say what would be copied")
     add_format(parser)

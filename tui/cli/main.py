@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import sqlite3
 import sys
 from collections.abc import Sequence
 
@@ -96,6 +98,23 @@ def report(error: OperatorError) -> int:
     return int(error.exit_code)
 
 
+def of_this_machine(error: OSError | sqlite3.Error) -> OperatorError:
+    """A disk that is full, a folder that can't be written or made, and their like, as a sentence with the cure."""
+    if isinstance(error, sqlite3.Error):
+        from backend.context import paths
+        from backend.sqlite import told
+
+        return told(paths(create=False).journal, error)
+    where = f"{error.filename}: " if error.filename else ""
+    cures = {
+        errno.ENOSPC: "Free some space, or set XDG_STATE_HOME to a folder on another disk.",
+        errno.EDQUOT: "Free some of your quota, or set XDG_STATE_HOME to a folder on another disk.",
+        errno.EMFILE: "Raise the limit of open files (`ulimit -n`).",
+    }
+    cure = cures.get(error.errno or 0, "Check the path and its permissions.")
+    return OperatorError(f"{where}{error.strerror or error}.", cure)
+
+
 def run() -> None:
     """The console script."""
     try:
@@ -108,6 +127,8 @@ def run() -> None:
         # The reader of our stdout went away (| head); nobody is left to tell.
         sys.stderr.close()
         code = ExitCode.OK
+    except (OSError, sqlite3.Error) as error:
+        code = report(of_this_machine(error))
     sys.exit(code)
 
 

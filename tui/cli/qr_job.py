@@ -15,6 +15,7 @@ from backend.context import Context
 from backend.outcomes import OperatorError, Outcome
 from backend.sanitize import plain
 from backend.tower import Tower
+from tui.cli.places import seconds_argument
 
 if TYPE_CHECKING:
     from backend.production import ProductionJob
@@ -37,7 +38,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--env", action="append", default=[], metavar="K=V", help="a variable (readable in the metadata)"
     )
     group.add_argument("--shell", action="store_true", help="the command is one text for the worker's shell")
-    group.add_argument("--job-timeout", type=float, metavar="S", help="seconds for the job on each worker and boot")
+    group.add_argument(
+        "--job-timeout", type=seconds_argument, metavar="S", help="for the job on each worker and boot: 90, 45m"
+    )
     group.add_argument("--title", default="", help="a name for the run")
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from time import monotonic
 
 from backend.cloud.advice import advice
 from backend.cloud.errors import explain
 from backend.cloud.watch import now_utc
-from backend.model import DEAD_STATES, Fleet, QueuedResource
+from backend.model import DEAD_STATES, Fleet, QueuedResource, QueuedResourceState
 from backend.outcomes import ExitCode, OperatorError
+from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, duration
 from tui.cli.places import add_place, context_of, find, seconds_argument
@@ -22,13 +24,22 @@ GONE = "GONE"
 READY = "READY"
 
 
+def state_argument(text: str) -> str:
+    """An argparse type: a state that the service knows, READY or GONE; another would be waited for in vain."""
+    known = [READY, GONE, *(str(state) for state in QueuedResourceState)]
+    if text.upper() in known:
+        return text.upper()
+    near = difflib.get_close_matches(text.upper(), known, n=3) or known
+    raise argparse.ArgumentTypeError(f"'{plain(text)}' is no state; use {', '.join(near)}")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Waits until a request is ACTIVE and each of its workers is there and healthy."
     parser.add_argument("name", metavar="ID")
     parser.add_argument(
         "--timeout", type=seconds_argument, default=3600.0, metavar="DURATION", help="45m, 3600s (default: 1h)"
     )
-    parser.add_argument("--state", type=str.upper, default=READY, metavar="STATE", help="another state, or GONE")
+    parser.add_argument("--state", type=state_argument, default=READY, metavar="STATE", help="another state, or GONE")
     add_format(parser)
     add_place(parser)
 

@@ -21,7 +21,15 @@ from backend.targets import fold
 from backend.tower import Tower
 from tui.cli.interrupts import Interrupts
 from tui.cli.output import add_format, print_json
-from tui.cli.run_report import LiveLines, print_ending, print_groups, print_worker_json, summary_json
+from tui.cli.places import seconds_argument
+from tui.cli.run_report import (
+    LiveLines,
+    print_ending,
+    print_groups,
+    print_unrecorded,
+    print_worker_json,
+    summary_json,
+)
 from tui.cli.session import context_of, on_interrupt, open_tower, say, workers_for
 
 TAKES_COMMAND = True
@@ -42,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-failures", metavar="N", help="failures that are allowed before batches stop: 3 or 10%%"
     )
-    parser.add_argument("--timeout", type=float, metavar="S", help="seconds for the command on each worker")
+    parser.add_argument(
+        "--timeout", type=seconds_argument, metavar="S", help="for the command on each worker: 90, 45m, 1h30m"
+    )
     parser.add_argument("--detach", action="store_true", help="start it, and leave it to its supervisor")
     parser.add_argument("--gang", action="store_true", help="its workers wait for each other: refuse smaller batches")
     parser.add_argument("--force", action="store_true", help="run what would be refused as a gang in batches")
@@ -230,6 +240,8 @@ def _tell_end(
         print_groups(run)
     if arguments.format != "json":
         print_ending(run)
+    else:
+        print_unrecorded(run)
     if left:
         say(f"run {run.id} goes on without us: `slicetower logs {run.id} --follow`, `slicetower runs stop {run.id}`")
     return exit_code(run.results, interrupted=interrupted)

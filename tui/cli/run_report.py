@@ -31,6 +31,16 @@ def tail_of(path: Path, limit: int = OUTPUT_LIMIT) -> tuple[bytes, bool]:
         return b"", False
 
 
+def whole_lines_of(path: Path) -> tuple[bytes, int]:
+    """What is shown of a log: all of it, or the whole lines of its end; and how many bytes before that are left out."""
+    output, more = tail_of(path)
+    if not more:
+        return output, 0
+    begin = output.find(b"\n") + 1
+    output = output[begin if begin < len(output) else 0 :]
+    return output, path.stat().st_size - len(output)
+
+
 def worker_json(result: WorkerResult, path: Path) -> dict[str, Any]:
     """One worker of a run, as documented for `run --format json`."""
     output, truncated = tail_of(path)
@@ -109,12 +119,18 @@ def counts(summary: Mapping[Outcome, int]) -> str:
 
 def print_groups(run: Run) -> None:
     """Identical output once, under the workers that printed it."""
-    outputs = [
-        WorkerOutput(item.worker.address, item.outcome, item.exit_code, tail_of(run.log_path(index))[0])
-        for index, item in enumerate(run.results)
-    ]
+    outputs: list[WorkerOutput] = []
+    left_out: dict[str, int] = {}
+    for index, item in enumerate(run.results):
+        shown, left_out[item.worker.address] = whole_lines_of(run.log_path(index))
+        outputs.append(WorkerOutput(item.worker.address, item.outcome, item.exit_code, shown))
     for each in group(outputs):
         print(f"--- {each.header} ---")
+        most = max(left_out[address] for address in each.addresses)
+        if most:
+            print(
+                f"[{most} bytes before this are not shown nor compared: slicetower logs {run.id} {each.addresses[0]}]"
+            )
         if each.text:
             print(each.text)
         for error in dict.fromkeys(item.error for item in run.results if item.worker.address in each.addresses):
@@ -126,6 +142,7 @@ def print_groups(run: Run) -> None:
 def print_ending(run: Run) -> None:
     """The verdict on stderr: counts, and who failed first."""
     print(f"slicetower: run {run.id}: {counts(run.summary)}", file=sys.stderr)
+    print_unrecorded(run)
     first = run.first_failure
     if first is not None and len(run.results) > 1:
         why = f": {plain(first.error)}" if first.error else ""
@@ -135,6 +152,12 @@ def print_ending(run: Run) -> None:
         print(f"  verdict: {verdict.text}", file=sys.stderr)
         if verdict.cure:
             print(f"    {verdict.cure}", file=sys.stderr)
+
+
+def print_unrecorded(run: Run) -> None:
+    """On stderr, that `runs show` will not know what was just told."""
+    if run.unrecorded:
+        print(f"slicetower: warning: run {run.id} is not recorded: {plain(run.unrecorded)}", file=sys.stderr)
 
 
 def print_stop(report: StopReport) -> None:
