@@ -52,6 +52,23 @@ async def test_the_form_begins_legal_and_judges_axes_while_they_are_typed(
         await driven.until(lambda: screen.plan is not None and not screen.plan.refusals)
 
 
+async def test_nothing_is_launched_before_the_workers_have_answered(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch) as driven:
+        await driven.shows("train-a", "8/8")
+        await driven.command("bench train-a")
+        await driven.until(lambda: isinstance(driven.app.screen, BenchFormScreen))
+        screen = driven.app.screen
+        assert isinstance(screen, BenchFormScreen)
+        screen._asking = True
+        screen.check()
+        assert "32 devices" not in driven.text
+        await driven.press("ctrl+r")
+        await driven.until(lambda: "have not answered yet" in driven.toasts())
+        assert not driven.app.require_tower().benches.active
+
+
 async def test_a_field_that_is_no_number_is_named(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ class BenchFormScreen(FormScreen):
         self._mesh = 0
         self.plan: BenchPlan | None = None
         self._trouble: OperatorError | None = None
+        self._asking = True
         self._news = "Asking the workers what they are …"
 
     def compose_body(self) -> Iterable[Widget]:
@@ -140,10 +141,10 @@ class BenchFormScreen(FormScreen):
         try:
             answers, sizes = await self.console.require_tower().benches.platform_of(self._item)
         except OperatorError as error:
-            self._news = f"The workers could not be asked: {error.what}"
+            self._asking, self._news = False, f"The workers could not be asked: {error.what}"
             self.check()
             raise
-        self._survey, self._news = answers, ""
+        self._asking, self._survey, self._news = False, answers, ""
         for name, value in sizes.items():
             self.line(name).value = str(value)
         self.check()
@@ -171,7 +172,10 @@ class BenchFormScreen(FormScreen):
         lines = [self._news] if self._news else []
         if self._trouble is not None:
             lines.append(str(self._trouble))
-        if plan is not None:
+        if plan is not None and self._asking:
+            # The sizes may still change with what the workers are: only what is wrong already is told.
+            lines += [f"refused: {text}" for text in plan.refusals]
+        elif plan is not None:
             lines += plan_lines(plan)
             if not plan.refusals:
                 lines += ["", "ctrl+r starts it · f3 for the next legal mesh"]
@@ -191,6 +195,10 @@ class BenchFormScreen(FormScreen):
         """Plans with the workers' answers, launches, and shows it."""
         from tui.screens.bench import BenchScreen
 
+        if self._asking:
+            raise OperatorError(
+                "Nothing was sent: the workers have not answered yet what they are.", "Wait for the plan."
+            )
         request = request_of(self.texts())
         benches = self.console.require_tower().benches
         plan = await benches.plan(self._item, request, survey=self._survey)
