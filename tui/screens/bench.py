@@ -156,8 +156,17 @@ class BenchScreen(ConsoleScreen):
         assert self._record is not None
         return self._record
 
+    def _adopt(self) -> None:
+        """A record that was opened before its benchmark was found again becomes live."""
+        tower = self.console.tower
+        if self.bench is None and self._record is not None and tower is not None and not self._record.state.is_over:
+            self.bench = tower.benches.active.get(self._record.id)
+            if self.bench is not None:
+                self._seen = -1
+
     def tick(self) -> None:
         self._ticks += 1
+        self._adopt()
         version = self.bench.version if self.bench is not None else 0
         if version == self._seen or (self._seen >= 0 and self._ticks % PLOT_EVERY):
             return

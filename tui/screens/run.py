@@ -205,7 +205,16 @@ class RunScreen(TableScreen):
             case _:
                 return True
 
+    def _adopt(self) -> None:
+        """A run that was opened from its record, or observed, gives way to the one that is driven here now."""
+        tower = self.console.tower
+        if tower is not None and self.run_.state is not RunState.ENDED:
+            living = tower.runs.active.get(self.run_.id, self.run_)
+            if living is not self.run_:
+                self.run_, self._seen, self._grouped = living, None, -1
+
     def tick(self) -> None:
+        self._adopt()
         run = self.run_
         ended = run.state is RunState.ENDED
         seen = (run.version, 0 if ended else int(time.monotonic()))
