@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -9,6 +10,7 @@ from textual.containers import Container, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
+from backend.attribution import of_run
 from backend.model import EventKind
 from backend.outcomes import OperatorError
 from backend.sanitize import plain_text
@@ -133,6 +135,8 @@ class BenchScreen(ConsoleScreen):
         self.crumb = f"bench {self._record.id if self._record is not None else ''}"
         self._seen = -1
         self._ticks = 0
+        self._judged = False
+        self._why: list[str] = []
 
     def compose_body(self) -> Iterable[Widget]:
         with Container(id="bench"):
@@ -178,12 +182,22 @@ class BenchScreen(ConsoleScreen):
         )
         plot = self.query_one(ThroughputPlot)
         plot.set_series([series(record, record.points, label=self.console.context.label)])
-        lines = [f"{error.address}: {error.what} {error.cure}".strip() for error in record.errors[:3]]
+        if record.state.value == "failed" and not self._judged:
+            self._judged = True
+            self.background(self._judge(), group="verdict", title="look why it failed")
+        lines = [*self._why, *(f"{error.address}: {error.what} {error.cure}".strip() for error in record.errors[:3])]
         lines += figures(record.summary)
         lines += ["", record.command]
         if record.versions:
             lines.append(", ".join(f"{name} {text}" for name, text in record.versions.items()))
         self.query_one("#figures", Static).update(plain_text("\n".join(lines)))
+
+    async def _judge(self) -> None:
+        """Whom the survivors name, and why: read from the ends of the logs, in a thread."""
+        verdict = await asyncio.to_thread(of_run, self.console.find_run(self.record().id))
+        if verdict is not None:
+            self._why = [verdict.text, *([verdict.cure] if verdict.cure else []), *verdict.last_lines, ""]
+            self._seen = -1
 
     def page_text(self) -> str:
         record = self.record()
