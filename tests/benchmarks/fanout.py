@@ -1,6 +1,6 @@
 """Cold fan-out of `true` over one sshd that answers on many loopback addresses, beside the peers that are installed.
 
-    python -m tests.benchmarks.fanout [--hosts 256] [--rounds 5]
+    [PEERS=VENV] python -m tests.benchmarks.fanout [--hosts 256] [--rounds 5] [--only pdsh ...]
 
 Tools take turns, round after round, so that load of the machine hits all alike; medians are compared, and client CPU is
 that of the tool and the processes it waited for. The sshd runs on the same cores, which favours nobody. Also told: the
@@ -65,11 +65,18 @@ def tools(server: Sshd, hosts: Sequence[str], directory: Path) -> dict[str, list
     options += ["-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-i", str(server.key), "-p", str(server.port)]
     flat = " ".join(options)
     found = {
-        "slicetower": [sys.executable, "-m", "tests.benchmarks.fanout", "--one", str(directory), str(len(hosts))],
-    }
-    if importlib.util.find_spec("pssh") is not None:
-        found["parallel-ssh"] = [
+        "slicetower": [
             sys.executable,
+            "-m",
+            "tests.benchmarks.fanout_client",
+            str(directory / "server.json"),
+            str(len(hosts)),
+        ],
+    }
+    python = peer_python()
+    if python:
+        found["parallel-ssh"] = [
+            python,
             "-c",
             PSSH_CLIENT,
             str(listing),
@@ -107,6 +114,14 @@ def tools(server: Sshd, hosts: Sequence[str], directory: Path) -> dict[str, list
     return found
 
 
+def peer_python() -> str:
+    """An interpreter that has parallel-ssh: PEERS names the folder of a virtual environment for it, else our own."""
+    own = os.environ.get("PEERS", "")
+    if own:
+        return str(Path(own) / "bin" / "python")
+    return sys.executable if importlib.util.find_spec("pssh") is not None else ""
+
+
 def measure(command: Sequence[str], figures: Figures) -> None:
     """Runs one tool once."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -129,18 +144,6 @@ def measure(command: Sequence[str], figures: Figures) -> None:
         print(f"  {command[0]} ended with {done.returncode}: {done.stderr[-300:]!r}", file=sys.stderr)
 
 
-async def one(directory: Path, count: int) -> int:
-    """Our own side in a process of its own: connect to all, run `true`, close. As `slicetower run`, without the API."""
-    description = json.loads((directory / "server.json").read_text())
-    server = Sshd(directory, description["port"], directory, Path(description["key"]), description["host_key"], None)  # type: ignore[arg-type]
-    lean.garbage()
-    with tempfile.TemporaryDirectory() as state:
-        workers = [worker(index) for index in range(count)]
-        async with sshd_desk(Path(state), server, workers) as desk:
-            run = await desk.run("true")
-            return 0 if run.summary == {Outcome.OK: count} else 1
-
-
 async def warm(server: Sshd, directory: Path, count: int) -> tuple[float, float]:
     """Wall and client CPU in seconds of one command on each of `count` open connections (median of rounds)."""
     workers = [worker(index) for index in range(count)]
@@ -157,18 +160,24 @@ async def warm(server: Sshd, directory: Path, count: int) -> tuple[float, float]
     return statistics.median(walls), statistics.median(cpus)
 
 
-async def main(count: int, rounds: int) -> None:
+async def main(count: int, rounds: int, only: Sequence[str] = ()) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         async with sshd(directory) as server:
-            description = {"port": server.port, "key": str(server.key), "host_key": server.host_key}
+            user = server.context().ssh.user
+            description = {"port": server.port, "user": user, "key": str(server.key), "host_key": server.host_key}
             (directory / "server.json").write_text(json.dumps(description))
             hosts = [worker(index).external_ip for index in range(count)]
             commands = tools(server, hosts, directory)
+            if only:
+                commands = {tool: command for tool, command in commands.items() if tool in {"slicetower", *only}}
             figures = {tool: Figures() for tool in commands}
-            for _ in range(rounds):
+            for number in range(rounds):
                 for tool, command in commands.items():
-                    await asyncio.to_thread(measure, command, figures[tool])
+                    each = figures[tool]
+                    await asyncio.to_thread(measure, command, each)
+                    told = f"round {number + 1}: {tool} {each.wall_s[-1]:.2f} s, {each.cpu_s[-1]:.2f} s CPU"
+                    print(told, file=sys.stderr, flush=True)
             report(figures, count)
             wall, cpu = await warm(server, directory / "warm", count)
             cold = statistics.median(figures["slicetower"].wall_s)
@@ -188,8 +197,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--hosts", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--one", nargs=2, metavar=("DIRECTORY", "COUNT"), help=argparse.SUPPRESS)
+    parser.add_argument("--only", nargs="*", default=[], metavar="TOOL", help="beside slicetower")
     arguments = parser.parse_args()
-    if arguments.one:
-        sys.exit(asyncio.run(one(Path(arguments.one[0]), int(arguments.one[1]))))
-    asyncio.run(main(arguments.hosts, arguments.rounds))
+    asyncio.run(main(arguments.hosts, arguments.rounds, arguments.only))
