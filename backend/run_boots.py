@@ -24,7 +24,8 @@ from typing import Any
 from backend.fanout import Phase
 from backend.model import Fleet, NodeState, QueuedResource, QueuedResourceState, Slice
 from backend.outcomes import OperatorError, Outcome
-from backend.run_detached import Base, DetachedDriver, Follower, Program, moment, whole
+from backend.run_detached import DetachedDriver, Program
+from backend.run_follow import Base, Follower, moment, whole
 from backend.run_live import Run
 from backend.sanitize import plain
 from backend.ssh import scripts

@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import random
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from backend.fanout import Phase
 from backend.outcomes import OperatorError, Outcome
+from backend.run_follow import Base, Follower, last_object, moment, read_base, text_of, whole, write_base
 from backend.run_live import Run, now
 from backend.run_plan import bundle_folder
 from backend.sanitize import plain
@@ -36,7 +35,6 @@ START_ATTEMPTS = 5
 """For a worker that could not even run a shell or an interpreter, as one that is short of processes for a moment."""
 NO_PYTHON = 127
 STATUS_TIMEOUT_S = 30.0
-HEADER_LIMIT = 64 * 1024
 
 STOP_GRACE_S = 3.0
 BACKOFF_BASE_S = 0.5
@@ -56,34 +54,6 @@ class Program:
     def load(cls) -> Program:
         text = resources.files("jobs.programs").joinpath("supervisor.py").read_bytes()
         return cls(hashlib.sha256(text).hexdigest(), zlib.compress(text, 9))
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """Byte `local` of the log is byte `remote` counted from the start of the worker's file `inode`, through rotations."""
-
-    inode: int
-    remote: int = 0
-    local: int = 0
-
-    def offset(self, size: int) -> int:
-        """From where to go on, for a log of `size` bytes."""
-        return self.remote + max(0, size - self.local)
-
-
-def read_base(path: Path) -> Base | None:
-    try:
-        values = json.loads(path.read_bytes())
-        return Base(int(values["inode"]), int(values["remote"]), int(values["local"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def write_base(path: Path, base: Base) -> None:
-    """Atomic: a reader sees the old or the new."""
-    fresh = path.with_suffix(".follow.new")
-    fresh.write_bytes(json.dumps(asdict(base)).encode())
-    os.replace(fresh, path)
 
 
 class DetachedDriver:
@@ -178,7 +148,7 @@ class DetachedDriver:
                 await self._pause(index, attempt, f"whether it started is not known yet: {error.what}")
                 continue
             if status.get("reached") is False and status.get("code") != NO_PYTHON and attempt < START_ATTEMPTS:
-                await self._pause(index, attempt, f"starting again: {_text(status.get('error'))}")
+                await self._pause(index, attempt, f"starting again: {text_of(status.get('error'))}")
                 continue
             return status if self._begun(index, status) else None
 
@@ -193,7 +163,7 @@ class DetachedDriver:
             return False
         if "state" not in status:
             result.exit_code = whole(status.get("code"))
-            run.finish(index, Outcome.FAILED, f"It could not be started: {_text(status.get('error'))}")
+            run.finish(index, Outcome.FAILED, f"It could not be started: {text_of(status.get('error'))}")
             return False
         result.started_at = moment(status.get("started_at")) or now()
         result.process_group = whole(status.get("pgid")) or 0
@@ -266,7 +236,7 @@ class DetachedDriver:
         nonce = new_nonce()
         script = scripts.supervise(self._program.packed, self._program.digest, verb, nonce, request)
         ended, control, output = await ask(self._pool, self._run.workers[index], script, nonce, timeout_s=timeout_s)
-        found = _last_object(output)
+        found = last_object(output)
         if found is not None:
             return found
         tail = output[-400:].decode("utf-8", "replace").strip().replace("\n", " ")
@@ -308,13 +278,13 @@ class DetachedDriver:
         run = self._run
         result = run.results[index]
         state, at = status.get("state"), moment(status.get("ended_at"))
-        result.exit_code, result.signal = whole(status.get("exit_code")), _text(status.get("signal")) or None
+        result.exit_code, result.signal = whole(status.get("exit_code")), text_of(status.get("signal")) or None
         survivors = status.get("survivors") or ()
-        error = _text(status.get("error"))
+        error = text_of(status.get("error"))
         if survivors:
             error += f" These processes survive: {', '.join(str(whole(pid)) for pid in survivors)}."
         if state == "lost":
-            run.finish(index, Outcome.UNKNOWN, f"The run was lost: {_text(status.get('reason'))}.", at=at)
+            run.finish(index, Outcome.UNKNOWN, f"The run was lost: {text_of(status.get('reason'))}.", at=at)
         elif state == "absent":
             run.finish(index, Outcome.UNKNOWN, "The run's folder is gone from the worker.", at=at)
         elif state != "exited":
@@ -338,7 +308,7 @@ class DetachedDriver:
         if status.get("error") == "no such run":
             return ()
         raise Lost(
-            self._run.workers[index], f"the supervisor does not tell what is left: {_text(status.get('error'))}."
+            self._run.workers[index], f"the supervisor does not tell what is left: {text_of(status.get('error'))}."
         )
 
     def _name(self, index: int) -> str:
@@ -358,105 +328,3 @@ class _Gone(Exception):
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
-
-
-class Follower:
-    """Reads the header of a follow, then hands bytes to the log."""
-
-    def __init__(self, run: Run, index: int, base: Base | None, path: Path) -> None:
-        self._run = run
-        self._index = index
-        self._base = base
-        self._path = path
-        self._header = b""
-        self._told = b""
-        """What came on stderr: the last status."""
-        self._reading_header = True
-        self._target = 0
-        """Size of the local log when all that was there at the beginning has come."""
-        self.remote: Remote | None = None
-        self.whole = True
-        """False once something was not taken, so that it must be read again."""
-
-    def take(self, data: bytes, stream: int) -> None:
-        if stream != 1:
-            self._told += data[: max(0, HEADER_LIMIT - len(self._told))]
-            return
-        if not self.whole:
-            return
-        if self._reading_header:
-            data = self._take_header(data)
-        if data and self._run.output(self._index, data, 1):
-            self._look_whether_caught_up()
-        elif data:
-            # Nothing of it counts as received: it is asked for again when there is room.
-            self.whole = False
-            if self.remote is not None:
-                self.remote.abandon()
-
-    def _shorter(self, header: dict[str, Any]) -> bool:
-        """Whether a file that lost its end holds nothing that is not here."""
-        return False
-
-    def _look_whether_caught_up(self) -> None:
-        if self._index not in self._run.caught_up and self._run.log(self._index).size >= self._target:
-            self._run.caught_up.add(self._index)
-            self._run.changed()
-
-    def status(self) -> dict[str, Any] | None:
-        """The status that was told at the end, if one was."""
-        return _last_object(self._told)
-
-    def _take_header(self, data: bytes) -> bytes:
-        self._header += data
-        line, newline, rest = self._header.partition(b"\n")
-        if not newline:
-            if len(self._header) > HEADER_LIMIT:
-                self.whole = False
-            return b""
-        self._reading_header = False
-        try:
-            header = json.loads(line)
-            place = Base(int(header["inode"]), int(header["offset"]), self._run.log(self._index).size)
-        except (ValueError, KeyError, TypeError):
-            self.whole = False
-            return b""
-        if header.get("lost") and self._shorter(header):
-            self._look_whether_caught_up()
-            return b""
-        if self._base is None or header.get("lost"):
-            write_base(self._path, place)
-            if header.get("lost"):
-                self._run.results[
-                    self._index
-                ].error = "Some output is missing: the worker's file was cut or replaced."
-        self._target = place.local + max(0, (whole(header.get("size")) or 0) - place.remote)
-        self._run.phase(self._index, Phase.RUNNING)
-        if not rest:
-            self._look_whether_caught_up()
-        return rest
-
-
-def _last_object(output: bytes) -> dict[str, Any] | None:
-    """The last line that is a JSON object."""
-    for line in reversed(output.splitlines()):
-        if line.startswith(b"{"):
-            try:
-                found = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(found, dict):
-                return found
-    return None
-
-
-def whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _text(value: object) -> str:
-    return plain(value) if isinstance(value, str) else ""
-
-
-def moment(value: object) -> datetime | None:
-    return datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) and 0 < value < 1e11 else None

@@ -225,17 +225,28 @@ class WorkerSession(asyncssh.SSHServerProcess[bytes]):
         losing = asyncio.create_task(self._lost.wait())
         try:
             await asyncio.wait([forwarding, losing], return_when=asyncio.FIRST_COMPLETED)
-            return forwarding.done() and not self._lost.is_set()
         finally:
             for task in (feeding, forwarding, losing):
                 task.cancel()
             await asyncio.wait([feeding, forwarding, losing])
+        whole = not forwarding.cancelled() and self._completed(forwarding)
+        return whole and not self._lost.is_set()
+
+    @staticmethod
+    def _completed(forwarding: asyncio.Task[None]) -> bool:
+        """False when it failed because the client has gone: a cut shows as that before the channel knows of it."""
+        try:
+            forwarding.result()
+        except (OSError, asyncssh.Error):
+            return False
+        return True
 
     async def _pump(self, source: Descriptor, target: asyncssh.SSHWriter[bytes]) -> None:
         while data := await source.read():
             try:
                 await self._send(target, data)
-            except OSError:
+            except (OSError, asyncssh.Error):
+                # Both are how a write to a connection that was cut ends, by the moment of the cut.
                 return
 
     async def _send(self, target: asyncssh.SSHWriter[bytes], data: bytes) -> None:

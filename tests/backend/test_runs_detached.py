@@ -19,7 +19,7 @@ from backend.fanout import Phase
 from backend.logs import WorkerLog
 from backend.model import Fleet, QueuedResource, Slice, Worker, ZonePoll
 from backend.outcomes import OperatorError, Outcome
-from backend.run_detached import Base, read_base, write_base
+from backend.run_follow import Base, read_base, write_base
 from backend.run_live import Run
 from backend.run_model import RunState
 from backend.runs import RunManager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import re
 import socket
 import subprocess
@@ -141,6 +142,21 @@ async def test_program_that_writes_after_its_channel_closed_gets_a_broken_pipe(f
         process.close()
         await until(lambda: not fleet.host.processes(A), "the end of yes")
         assert (await connection.run("echo still here")).stdout == b"still here\n"
+
+
+async def test_cutting_connections_while_output_floods_leaves_no_failure_behind(
+    fleet: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(4):
+        async with fleet.connect() as connection:
+            await connection.create_process("yes; true", encoding=None, stdout=asyncssh.DEVNULL)
+            await until(lambda: fleet.host.processes(A), "the flood to begin")
+            connection.abort()
+        gc.collect()
+        assert (await fleet.run("echo well")).stdout == b"well\n"
+    await until(lambda: not fleet.host.processes(A), "the floods to end")
+    gc.collect()
+    assert not [record.message for record in caplog.records if "never retrieved" in record.message]
 
 
 async def test_background_job_that_holds_the_output_holds_the_channel(fleet: World) -> None:
