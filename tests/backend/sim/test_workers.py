@@ -6,17 +6,20 @@ import asyncio
 import contextlib
 import dataclasses
 import gc
+import os
 import re
 import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import asyncssh
 import pytest
 import pytest_asyncio
 
+from backend.sim.sessions import Descriptor, WorkerSession
 from backend.sim.workers import WorkerHost
 from tests.backend.sim.worker_world import BOUND_S, World, alive, spec, until, world
 
@@ -157,6 +160,27 @@ async def test_cutting_connections_while_output_floods_leaves_no_failure_behind(
     await until(lambda: not fleet.host.processes(A), "the floods to end")
     gc.collect()
     assert not [record.message for record in caplog.records if "never retrieved" in record.message]
+
+
+async def test_a_pump_ends_quietly_when_the_connection_is_cut_while_it_waits_for_room() -> None:
+    class Cut:
+        def write(self, data: bytes) -> None: ...
+
+        async def drain(self) -> None:
+            raise asyncssh.ConnectionLost("Connection lost")
+
+    session = object.__new__(WorkerSession)
+    answering = asyncio.Event()
+    answering.set()
+    session._machine = SimpleNamespace(answering=answering)  # type: ignore[assignment]
+    reading, writing = os.pipe()
+    os.write(writing, b"output")
+    source = Descriptor(reading)
+    try:
+        await session._pump(source, Cut())  # type: ignore[arg-type]
+    finally:
+        source.close()
+        os.close(writing)
 
 
 async def test_background_job_that_holds_the_output_holds_the_channel(fleet: World) -> None:
