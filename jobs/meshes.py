@@ -185,7 +185,8 @@ def _choices(asked: Axes, count: int) -> str:
     nearest = min(legal, key=distance)
     listed = list(dict.fromkeys([nearest, *legal]))[:SUGGESTIONS]
     more = f" ({len(legal)} in all)" if len(legal) > len(listed) else ""
-    return ", ".join(axes.words() for axes in listed) + more
+    *first, last = [axes.words() for axes in listed]
+    return (f"{', '.join(first)} or {last}" if first else last) + more
 
 
 def _walk(count: int) -> Iterator[Axes]:

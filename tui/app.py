@@ -75,6 +75,8 @@ class SliceTower(Station, Navigation, App[int]):
         self.started_read_only = self.read_only = context.read_only
         self.glyphs = ASCII if self.settings.ascii else UNICODE
         self.history = History()
+        self.drafts: dict[str, dict[str, str]] = {}
+        """Forms that were left without being sent, by their kind: field name to text."""
         self.paused = False
         self.init_station()
         self._choose_theme()

@@ -49,7 +49,9 @@ def test_ici_axes_over_all_slices_are_recognised() -> None:
 def test_a_wrong_dcn_product_is_refused() -> None:
     (said,) = mesh_problems(Axes(1, 16, 1), Axes(), 16, 2)
     assert "DCN axes 1x1x1" in said
-    assert "there are 2 slices: use e.g. data 2, fsdp 2, tensor 2" in said.replace("fsdp 2, data 2", "data 2, fsdp 2")
+    assert "there are 2 slices: use e.g. data 2, fsdp 2 or tensor 2" in said.replace(
+        "fsdp 2, data 2", "data 2, fsdp 2"
+    )
     (said,) = mesh_problems(Axes(1, 16, 1), Axes(2), 16, 1)
     assert "there is 1 slice: leave the DCN axes at 1" in said
 

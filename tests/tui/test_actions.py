@@ -22,12 +22,13 @@ from tui.actions import (
 )
 from tui.app import SliceTower
 from tui.keymap import Keymap, clashes
+from tui.look import PLAIN
 from tui.screens.base import ConsoleScreen
 from tui.screens.create import CreateScreen
 from tui.screens.describe import DescribeScreen
 from tui.screens.events import EventsScreen
 from tui.screens.fleet import FleetScreen
-from tui.screens.help import HelpScreen, sections
+from tui.screens.help import HelpScreen, render, sections
 from tui.screens.logs import LogsScreen
 from tui.screens.run import RunScreen
 from tui.screens.run_form import RunFormScreen
@@ -132,3 +133,14 @@ def test_keys_are_shown_as_people_write_them(key: str, shown: str) -> None:
 
 def test_several_keys_are_named_in_their_order() -> None:
     assert key_names(Action("a", ("question_mark", "f1"), "", "", EVERY).keys) == "? f1"
+
+
+@pytest.mark.parametrize("scope", sorted({scope for action in ACTIONS for scope in action.scopes}))
+def test_the_help_keeps_titles_and_sentences_apart(scope: str) -> None:
+    keymap = Keymap()
+    text = render(scope, keymap, PLAIN, read_only=False).plain
+    for _, lines in sections(scope, keymap, read_only=False):
+        for keys, title, sentence in lines:
+            if keys and title and sentence:
+                assert f"{title}{sentence[:6]}" not in text
+                assert f"{title}  " in text, title

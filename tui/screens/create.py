@@ -39,6 +39,7 @@ from tui.screens.form import FormBody, FormInput, FormLine, PickedChoice
 from tui.screens.form_screen import FormScreen
 from tui.screens.texts import to_json
 
+LABELS = {field.name: field.label for field in FIELDS}
 PREVIEWS = ("JSON", "gcloud alpha", "gcloud", "curl")
 
 
@@ -67,6 +68,7 @@ class CreateScreen(FormScreen):
     SCOPE = CREATE
     BINDINGS: ClassVar = bindings(CREATE)
     crumb = "create"
+    draft_name = "create"
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
         """
@@ -85,6 +87,9 @@ class CreateScreen(FormScreen):
         self.found: list[Problem] = []
 
     def compose_body(self) -> Iterable[Widget]:
+        if not self._texts:
+            self._texts = self.draft()
+            self._runtime_is_ours = not self._texts.get("runtime_version")
         with Container(id="create"):
             with FormBody(id="form"):
                 further = False
@@ -180,7 +185,7 @@ class CreateScreen(FormScreen):
         if homeless:
             state = homeless[0]
         elif self.found:
-            missing = ", ".join(dict.fromkeys(problem.field.replace("_", " ") for problem in self.found))
+            missing = ", ".join(dict.fromkeys(LABELS[problem.field] for problem in self.found))
             state = f"still to mend: {missing}"
         else:
             state = "ctrl+r sends it"
@@ -301,6 +306,7 @@ class CreateScreen(FormScreen):
         self.console.note(
             EventKind.ACTION, f"asked for {size_words(request)} as {request.name}", subject=request.name
         )
+        self.drop_draft()
         self.console.say(f"{request.name} was asked for.")
         tower.watch.poke()
         self.console.do_go_fleet()

@@ -19,6 +19,7 @@ from backend.cloud.requests import PROVISIONING_MODELS, CreateRequest, Network, 
 from backend.model import Tier
 from backend.outcomes import OperatorError
 from jobs import accelerators
+from tui.wording import count
 
 
 class Kind(StrEnum):
@@ -217,7 +218,7 @@ def size_words(request: CreateRequest) -> str:
     if found is None:
         return ""
     slices = max(request.node_count, 1)
-    total = f"{found.chips * slices:,} chips on {found.workers * slices:,} workers"
+    total = f"{count(found.chips * slices, 'chip')} on {count(found.workers * slices, 'worker')}"
     return total if slices == 1 else f"{slices} slices × {found.chips} chips = {total}"
 
 

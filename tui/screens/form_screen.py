@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import ClassVar
 
 from textual import events
 from textual.widget import Widget
@@ -16,6 +17,8 @@ class FormScreen(ConsoleScreen):
 
     CSS_PATH = "forms.tcss"
 
+    draft_name: ClassVar[str] = ""
+    """Under which what was typed is kept when the form is left; empty: it is not kept."""
     _begun = False
 
     @cached_property
@@ -49,12 +52,33 @@ class FormScreen(ConsoleScreen):
         if self._begun or self.focused is None:
             return
         self._begun = True
+        self._opened = self.texts()
         for event in self._early:
             if event.key == "tab":
                 self.focus_next()
             elif self.focused is not None:
                 self.focused._forward_event(event)
         self._early.clear()
+
+    @cached_property
+    def _opened(self) -> dict[str, str]:
+        """What the form said when it was opened."""
+        return {}
+
+    def draft(self) -> dict[str, str]:
+        """What a form of this kind said when it was left without being sent."""
+        return dict(self.console.drafts.get(self.draft_name, {}))
+
+    def drop_draft(self) -> None:
+        """It was sent: the next one begins anew."""
+        self.console.drafts.pop(self.draft_name, None)
+
+    def do_back(self) -> None:
+        """Leaves the form; what was typed is kept for the next of its kind."""
+        if self.draft_name and self._begun and not self.prompt.is_open and self.texts() != self._opened:
+            self.console.drafts[self.draft_name] = self.texts()
+            self.console.say("Nothing was sent. What you typed is kept for when you open this form again.")
+        super().do_back()
 
     def do_next_field(self) -> None:
         if not self._begun and self.focused is None:

@@ -21,7 +21,7 @@ from tui.screens.base import ConsoleScreen
 if TYPE_CHECKING:
     from tui.app import SliceTower
 
-KEY_WIDTH, TITLE_WIDTH = 12, 15
+KEY_WIDTH = 12
 
 
 def sections(scope: str, keymap: Keymap, *, read_only: bool) -> list[tuple[str, list[tuple[str, str, str]]]]:
@@ -59,15 +59,18 @@ def _sentence(action: Action) -> str:
 def render(scope: str, keymap: Keymap, look: Look, *, read_only: bool, width: int = 80) -> Text:
     """The page for a width: sentences wrap under themselves."""
     text = Text()
-    indent = 3 + KEY_WIDTH + 1 + TITLE_WIDTH
-    for heading, lines in sections(scope, keymap, read_only=read_only):
+    parts = sections(scope, keymap, read_only=read_only)
+    # The sentence of a withheld list stands where a title stands, and is long.
+    title_width = 2 + max(len(title) for _, lines in parts for keys, title, _ in lines if keys)
+    indent = 3 + KEY_WIDTH + title_width
+    for heading, lines in parts:
         text.append(f"{heading}\n", look.style("title"))
         for keys, title, sentence in lines:
             text.append(f"  {keys:<{KEY_WIDTH}} ", look.style("key"))
             if len(keys) > KEY_WIDTH:
                 text.append("\n" + " " * (KEY_WIDTH + 3))
             wrapped = textwrap.wrap(sentence, max(width - indent, 20)) or [""]
-            text.append(f"{title:<{TITLE_WIDTH}}")
+            text.append(f"{title:<{title_width}}")
             text.append(f"{wrapped[0]}\n", look.style("muted"))
             for rest in wrapped[1:]:
                 text.append(f"{' ' * indent}{rest}\n", look.style("muted"))
@@ -82,10 +85,18 @@ class HelpPage(Static):
         super().__init__(id="help-text", markup=False)
         self._about = about
 
+    def on_mount(self) -> None:
+        """Drawn for the whole terminal at once, and again when its own width is known: never an empty page first."""
+        self._draw(self.app.size.width - 2)
+
     def on_resize(self, event: events.Resize) -> None:
+        self._draw(event.size.width)
+
+    def _draw(self, width: int) -> None:
         console = cast("SliceTower", self.app)
-        keymap, width = console.settings.keymap, event.size.width
-        self.update(render(self._about, keymap, look_of(self), read_only=console.read_only, width=width))
+        self.update(
+            render(self._about, console.settings.keymap, look_of(self), read_only=console.read_only, width=width)
+        )
 
 
 class HelpScreen(ConsoleScreen):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import on
@@ -26,32 +27,35 @@ BATCH_WORDS = 8
 """Batch sizes that are written out; more are counted."""
 
 
-def request_of(texts: dict[str, str]) -> RunRequest:
-    """What the form asks for.
-
-    Raises:
-        OperatorError: A field cannot be understood; it says which.
-    """
+def read_form(texts: Mapping[str, str]) -> tuple[RunRequest, dict[str, OperatorError]]:
+    """What the form asks for, and every mistake in it by field; a field with a mistake counts as left out."""
+    wrong: dict[str, OperatorError] = {}
     command = texts.get("command", "").strip()
-    if not command:
-        raise OperatorError("The command is empty.", "Write what each worker shall run.")
     shell = texts.get("shell") == ON
-    try:
-        argv = (command,) if shell else tuple(shlex.split(command))
-    except ValueError as error:
-        raise OperatorError(f"The command cannot be read: {error}.", "Close the quotes, or choose shell.") from error
+    argv: tuple[str, ...] = (command,)
+    if not command:
+        wrong["command"] = OperatorError("The command is empty.", "Write what each worker shall run.")
+    elif not shell:
+        try:
+            argv = tuple(shlex.split(command))
+        except ValueError as error:
+            wrong["command"] = OperatorError(
+                f"The command cannot be read: {error}.", "Close the quotes, or choose shell."
+            )
     timeout = texts.get("timeout", "").strip()
+    timeout_s = None
     try:
         timeout_s = parse_duration(timeout if not timeout.isdecimal() else f"{timeout}s") if timeout else None
     except ValueError as error:
-        raise OperatorError(f"timeout: {error}.") from error
+        wrong["timeout"] = OperatorError(f"timeout: {error}.")
     environment = []
     for item in texts.get("environment", "").split():
         key, equals, value = item.partition("=")
         if not equals or not key:
-            raise OperatorError(f"environment: '{item}' is not KEY=VALUE.")
-        environment.append((key, value))
-    return RunRequest(
+            wrong.setdefault("environment", OperatorError(f"environment: '{item}' is not KEY=VALUE."))
+        else:
+            environment.append((key, value))
+    request = RunRequest(
         argv=argv,
         shell=shell,
         batch=texts.get("batch", "").strip() or "all",
@@ -63,6 +67,19 @@ def request_of(texts: dict[str, str]) -> RunRequest:
         environment=tuple(environment),
         title=command,
     )
+    return request, wrong
+
+
+def request_of(texts: Mapping[str, str]) -> RunRequest:
+    """What the form asks for.
+
+    Raises:
+        OperatorError: A field cannot be understood; it says which.
+    """
+    request, wrong = read_form(texts)
+    if wrong:
+        raise next(iter(wrong.values()))
+    return request
 
 
 def plan_words(plan: RunPlan) -> str:
@@ -83,6 +100,7 @@ class RunFormScreen(FormScreen):
     SCOPE = RUN_FORM
     BINDINGS: ClassVar = bindings(RUN_FORM)
     crumb = "run"
+    draft_name = "run"
 
     def __init__(self, targets: Sequence[str], command: str = "") -> None:
         super().__init__()
@@ -92,6 +110,7 @@ class RunFormScreen(FormScreen):
         self._trouble: OperatorError | None = None
 
     def compose_body(self) -> Iterable[Widget]:
+        kept = {} if self._command else self.draft()
         with Container(id="run-form"):
             with FormBody(id="form"):
                 yield FormLine(
@@ -100,18 +119,24 @@ class RunFormScreen(FormScreen):
                 yield FormLine(
                     "command",
                     "command",
-                    value=self._command,
+                    value=self._command or kept.get("command", ""),
                     hint="hostname",
                     suggestions=self.console.command_history,
                 )
-                yield FormLine("batch", "batch size", value="all", hint="all, 4, or 1,5,25%")
-                yield FormLine("on_failure", "on failure", choices=("stop", "continue"))
-                yield FormLine("max_failures", "failures allowed", hint="0; a number or 10%")
-                yield FormLine("timeout", "timeout", hint="none; such as 10m")
-                yield FormLine("detach", "detached", choices=("no", ON))
-                yield FormLine("gang", "gang", choices=("no", ON))
-                yield FormLine("shell", "through a shell", choices=("no", ON))
-                yield FormLine("environment", "environment", hint="KEY=VALUE KEY=VALUE")
+                yield FormLine("batch", "batch size", value=kept.get("batch", "all"), hint="all, 4, or 1,5,25%")
+                yield FormLine(
+                    "on_failure", "on failure", value=kept.get("on_failure", ""), choices=("stop", "continue")
+                )
+                yield FormLine(
+                    "max_failures", "failures allowed", value=kept.get("max_failures", ""), hint="0; a number or 10%"
+                )
+                yield FormLine("timeout", "timeout", value=kept.get("timeout", ""), hint="none; such as 10m")
+                yield FormLine("detach", "detached", value=kept.get("detach", ""), choices=("no", ON))
+                yield FormLine("gang", "gang", value=kept.get("gang", ""), choices=("no", ON))
+                yield FormLine("shell", "through a shell", value=kept.get("shell", ""), choices=("no", ON))
+                yield FormLine(
+                    "environment", "environment", value=kept.get("environment", ""), hint="KEY=VALUE KEY=VALUE"
+                )
             with VerticalScroll(id="plan-pane", can_focus=False):
                 yield Static(id="plan", markup=False)
 
@@ -143,13 +168,40 @@ class RunFormScreen(FormScreen):
             return
         texts = self.texts()
         self.plan, self._trouble = None, None
+        request, wrong = read_form(texts)
+        plan: RunPlan | None = None
         try:
             workers = self.wanted_workers(texts)
-            request = request_of(texts)
-            self.plan = self.console.require_tower().runs.plan(request, workers)
         except OperatorError as error:
-            self._trouble = error
+            wrong = {"targets": error, **wrong}
+        else:
+            plans = self.console.require_tower().runs
+            try:
+                plan = plans.plan(request, workers)
+            except OperatorError as error:
+                wrong |= self._policy_mistakes(request, workers) or {"command": error}
+        if wrong:
+            plan = None
+        for name, line in self.lines.items():
+            # What was not typed yet is no mistake to scold; the plan below says what is missing.
+            line.say(str(wrong[name]) if name in wrong and texts.get(name) else "")
+        self.plan = plan
+        self._trouble = next(iter(wrong.values()), None)
         self._show()
+
+    def _policy_mistakes(self, request: RunRequest, workers: Sequence[WorkerRef]) -> dict[str, OperatorError]:
+        """Which of the policies cannot be planned: each is tried without the other."""
+        runs = self.console.require_tower().runs
+        found: dict[str, OperatorError] = {}
+        for name, alone in (
+            ("batch", replace(request, max_failures=None)),
+            ("max_failures", replace(request, batch="all")),
+        ):
+            try:
+                runs.plan(alone, workers)
+            except OperatorError as error:
+                found[name] = error
+        return found
 
     def _show(self) -> None:
         lines: list[str] = []
@@ -178,6 +230,7 @@ class RunFormScreen(FormScreen):
         if plan is None or plan.refusals:
             raise OperatorError(f"Nothing was sent: {plan.refusals[0] if plan else 'there is no plan.'}")
         run = await self.console.require_tower().runs.launch(plan)
+        self.drop_draft()
         self.console.command_history.append(plan.request.title)
         self.console.pop_screen()
         self.console.push_screen(RunScreen(run))
