@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import time
 from collections import Counter
@@ -122,6 +123,9 @@ class Station:
         while not tower.watch.fleet.loaded:
             await tower.watch.next_snapshot()
         await asyncio.to_thread(importlib.import_module, "backend.runs")
+        # Modules and the fleet stay: a collection that looks at all of them again blocks the loop for 30 ms and more.
+        gc.collect()
+        gc.freeze()
         budget = tower.runs.budget
         budget.tick_s = READ_TICK_S
         budget.bytes_per_tick = int(READ_BYTES_PER_S * READ_TICK_S)

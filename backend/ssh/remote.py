@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,7 +25,7 @@ from backend.targets import WorkerRef
 
 WINDOW_BYTES = 256 * 1024
 WINDOW_LEAST_BYTES = 32 * 1024
-WINDOWS_TOTAL_BYTES = 8 * 1024 * 1024
+WINDOWS_TOTAL_BYTES = 4 * 1024 * 1024
 """What all workers of a run may send before they are heard: more would be one long turn of the loop when they flood."""
 
 
@@ -41,6 +42,8 @@ OPEN_TIMEOUT_S = 30.0
 
 OPEN_ATTEMPTS = 4
 TICK_S = 0.02
+HELD_WORK_S, HELD_MOST = 0.02, 5
+"""A key is painted with some 5 ms of work."""
 
 Output = Callable[[bytes, int], object]
 """Takes bytes and their stream (1 stdout, 2 stderr)."""
@@ -64,22 +67,34 @@ class ReadBudget:
         """None: no limit, as in the headless verbs."""
         self.tick_s = tick_s
         self._spent = 0
-        self._held_until = 0.0
+        self._held_from = self._held_s = self._held_work_s = self._free_until = 0.0
         self._paused: deque[asyncssh.SSHClientChannel[bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def hold(self, seconds: float) -> None:
         """Lets nothing more be delivered for so long: the operator pressed a key, and the screen comes first.
 
-        A key that is kept down takes at most half of the time. Without a limit there is no screen, and nothing is held.
+        On a busy machine that time may pass before this thread got its turn: then it lasts until the thread has worked for
+        HELD_WORK_S, at most HELD_MOST times as long. A key that is kept down takes at most half of the time. Without a
+        limit there is no screen, and nothing is held.
         """
         now = asyncio.get_running_loop().time()
-        if self.bytes_per_tick is not None and now >= self._held_until + seconds:
-            self._held_until = now + seconds
+        if self.bytes_per_tick is not None and not self._held and now >= self._free_until:
+            self._held_from, self._held_s, self._held_work_s = now, seconds, time.thread_time()
 
     @property
     def _held(self) -> bool:
-        return self._held_until > 0 and asyncio.get_running_loop().time() < self._held_until
+        if not self._held_s:
+            return False
+        now = asyncio.get_running_loop().time()
+        held_s = now - self._held_from
+        if held_s < self._held_s:
+            return True
+        if held_s < self._held_s * HELD_MOST and time.thread_time() - self._held_work_s < HELD_WORK_S:
+            return True
+        self._free_until = now + held_s
+        self._held_s = 0.0
+        return False
 
     def spend(self, channel: asyncssh.SSHClientChannel[bytes], count: int) -> None:
         if self.bytes_per_tick is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections import Counter
 from pathlib import Path
@@ -151,3 +152,14 @@ async def test_what_scrolls_out_of_sight_is_not_drawn(
         await driven.press("end")
         await driven.shows("train-large/63/15")
         assert 0 < len(drawn) <= 3 * table.size.height
+
+
+async def test_collections_leave_modules_and_the_loaded_fleet_alone(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gc.unfreeze()
+    async with console(context, tmp_path, monkeypatch, size=WIDE) as driven:
+        await driven.shows("train-large", "ACTIVE")
+        await driven.until(gc.get_freeze_count, "what stays is frozen")
+        assert gc.get_freeze_count() > 10_000
+    gc.unfreeze()
