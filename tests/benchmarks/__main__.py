@@ -21,6 +21,8 @@ BRIEF: dict[str, list[str]] = {
     "poll": ["--rounds", "3"],
     "table": [],
     "list_command": ["--rounds", "3"],
+    "first_paint": ["--rounds", "3"],
+    "idle": ["--seconds", "20"],
     "shardings": ["--pairs", "2"],
 }
 """Those that are run, with options for a brief run; what else there is takes its time, and is run by itself."""
