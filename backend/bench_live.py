@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from backend.bench_model import BenchError, BenchRecord, BenchRequest, BenchState, BenchSummary, StepPoint
 from backend.fanout import WorkerResult
 from backend.logs import WorkerLog
-from backend.outcomes import Outcome
+from backend.outcomes import OperatorError, Outcome
 from backend.run_model import RunState, StopReport
-from backend.sanitize import plain
+from backend.sanitize import LineSplitter, plain
 from backend.targets import WorkerRef
 from jobs.readings import ABOVE_PEAK, FIRST_STEP, Reading, ReadingParser
-from jobs.statistics import distribution, percentile
+from jobs.statistics import distribution, percentile, statistics
 
 LINES_PER_REFRESH = 20_000
 """Lines of one log that are read at a time, so that a flood never holds the loop for long."""
+FILE_BLOCK_BYTES = 1 << 20
 READINGS_KEPT = 100_000
 """Of one worker; the oldest go first."""
 
@@ -60,6 +62,21 @@ class WorkerReadings:
         self._next_line = 0
         self._version = -1
         self._finished = False
+        self._tells_steps = False
+        self._unnumbered = 0
+
+    def step_of(self, reading: Reading) -> int | None:
+        """The step that a reading is of: the one it tells, or its place among those of a log that tells none.
+
+        None for what a log that numbers its steps says beside them, such as upstream's last line.
+        """
+        if reading.step is not None:
+            self._tells_steps = True
+            return reading.step
+        if self._tells_steps:
+            return None
+        self._unnumbered += 1
+        return self._unnumbered - 1
 
     def read(self, *, to_the_end: bool = False) -> list[Reading]:
         """New readings since the last call. The line that is being written is left, unless nothing will come any more."""
@@ -181,9 +198,10 @@ class Bench:
         for address, worker in self._workers.items():
             for reading in worker.read(to_the_end=ended):
                 changed = True
-                if reading.step is not None:
-                    self._by_step.setdefault(reading.step, {})[address] = reading
-                    self._stale.add(reading.step)
+                step = worker.step_of(reading)
+                if step is not None:
+                    self._by_step.setdefault(step, {})[address] = reading
+                    self._stale.add(step)
         messages = sum(len(each.parser.messages) for each in self._workers.values())
         state = self._state_now()
         if changed or messages != self._messages or state != self._state:
@@ -303,11 +321,18 @@ class Bench:
         return f"{text}. {figures.error}" if figures.error else text
 
 
-def read_run(run: FollowedRun, *, pattern: str | None = None, peak_tflops_per_device: float | None = None) -> Bench:
+def read_run(
+    run: FollowedRun,
+    *,
+    pattern: str | None = None,
+    peak_tflops_per_device: float | None = None,
+    platform: str = "",
+) -> Bench:
     """The readings of any run, live or over: refresh it on a clock, or once for one that has ended.
 
     Args:
         pattern: As `ReadingParser` takes it; the known kinds of lines when left out.
+        platform: `cpu` where that is known: then no utilisation is told.
 
     Raises:
         ValueError: The pattern is wrong.
@@ -323,7 +348,7 @@ def read_run(run: FollowedRun, *, pattern: str | None = None, peak_tflops_per_de
         accelerator_type="",
         slices=len({worker.slice_index for worker in run.workers}),
         devices=0,
-        platform="",
+        platform=platform,
         state=BenchState.STARTING,
         context="",
         started_at=run.started_at,
@@ -331,6 +356,79 @@ def read_run(run: FollowedRun, *, pattern: str | None = None, peak_tflops_per_de
     )
     ReadingParser(pattern=pattern)
     return Bench(run, record, pattern=pattern)
+
+
+def read_file(
+    path: Path, *, pattern: str | None = None, peak_tflops_per_device: float | None = None, limit: int = READINGS_KEPT
+) -> BenchRecord:
+    """The readings of a log file as a benchmark that is over. Reads all of it: call it in a thread.
+
+    Args:
+        limit: The newest readings that are kept.
+
+    Raises:
+        OperatorError: The file can't be read, or holds no reading.
+        ValueError: The pattern is wrong.
+    """
+    parser = ReadingParser(peak_tflops_per_device, pattern)
+    splitter = LineSplitter()
+    readings: deque[Reading] = deque(maxlen=limit)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(FILE_BLOCK_BYTES):
+                for line in splitter.feed(block):
+                    readings.extend(parser.feed(line.decode("utf-8", errors="replace")))
+        changed_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except OSError as error:
+        raise OperatorError(
+            f"{plain(str(path))} can't be read: {error.strerror}.", "Write the path of a log."
+        ) from error
+    rest = splitter.flush()
+    if rest is not None:
+        readings.extend(parser.feed(rest.decode("utf-8", errors="replace")))
+    if not readings:
+        raise OperatorError(
+            f"{plain(str(path))} holds no step of a known kind.", "Give a pattern: `:plot FILE -- PATTERN`."
+        )
+    tells = any(each.step is not None for each in readings)
+    by_step = {
+        each.step if each.step is not None else place: each
+        for place, each in enumerate(readings)
+        if each.step is not None or not tells
+    }
+    points = tuple(_point(step, [by_step[step]]) for step in sorted(by_step))
+    figures = statistics(readings, peak_tflops_per_device)
+    times, rates = figures.step_time_s, figures.tflops_per_device
+    summary = BenchSummary(
+        steps=figures.counted,
+        set_aside=dict(figures.set_aside),
+        step_time_s=times.median if times else None,
+        step_time_p10_s=times.p10 if times else None,
+        step_time_p90_s=times.p90 if times else None,
+        tflops_per_device=rates.median if rates else None,
+        tflops_p10=rates.p10 if rates else None,
+        tflops_p90=rates.p90 if rates else None,
+        mfu=figures.mfu,
+        error=figures.error,
+    )
+    return BenchRecord(
+        id=path.name,
+        request=BenchRequest(),
+        target=plain(str(path)),
+        project="",
+        zone="",
+        queued_resource="",
+        accelerator_type="",
+        slices=0,
+        devices=0,
+        platform="",
+        state=BenchState.DONE,
+        context="",
+        started_at=changed_at,
+        summary=summary,
+        points=points,
+        peak_tflops_per_device=peak_tflops_per_device,
+    )
 
 
 def replace_record(record: BenchRecord, bench: Bench) -> BenchRecord:

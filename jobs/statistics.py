@@ -71,6 +71,36 @@ def distribution(values: Iterable[float]) -> Distribution | None:
     )
 
 
+HISTOGRAM_MOST = 8
+"""Bins of a histogram at most: lines on a screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """How many values lie from `low` to `high`; the last bin holds its upper end too."""
+
+    low: float
+    high: float
+    count: int
+
+
+def histogram(values: Iterable[float], *, most: int = HISTOGRAM_MOST) -> tuple[Bin, ...]:
+    """Bins of equal width over all values, about as many as the root of their number; one where all are equal."""
+    ordered = sorted(values)
+    if not ordered:
+        return ()
+    low, high = ordered[0], ordered[-1]
+    number = max(1, min(most, round(len(ordered) ** 0.5)))
+    width = (high - low) / number
+    if width <= 0 or low + width == low:
+        return (Bin(low, high, len(ordered)),)
+    counts = [0] * number
+    for value in ordered:
+        counts[min(number - 1, int((value - low) / width))] += 1
+    edges = [low + place * width for place in range(number)]
+    return tuple(Bin(*each) for each in zip(edges, [*edges[1:], high], counts, strict=True))
+
+
 def statistics(readings: Iterable[Reading], peak_tflops_per_device: float | None = None) -> Statistics:
     """Figures of the readings that count. The peak is the chip's, or the operator's own."""
     kept: list[Reading] = []

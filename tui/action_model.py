@@ -8,16 +8,24 @@ from enum import StrEnum
 FLEET, WORKERS, LOGS, RUNS, RUN = "fleet", "workers", "logs", "runs", "run"
 BENCHES, BENCH, CREATE, DESCRIBE, EVENTS, HELP = "benches", "bench", "create", "describe", "events", "help"
 DIALOG, RUN_FORM, BENCH_FORM = "dialog", "run form", "bench form"
+MESHES, COMPARE, SWEEP, SWEEP_FORM = "meshes", "compare", "sweep", "sweep form"
+PREFLIGHT, RUN_PLOT = "preflight", "run plot"
 
-MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVENTS, HELP})
+MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVENTS, HELP}) | {
+    MESHES,
+    COMPARE,
+    SWEEP,
+    PREFLIGHT,
+    RUN_PLOT,
+}
 """Screens that fill the terminal and are not forms: single letters are verbs there."""
 RUN_GROUPS = "run groups"
 """The run screen while its groups have the focus; its table has the same keys."""
-FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM})
+FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM, SWEEP_FORM})
 """Forms that fill the terminal: letters are typed there, verbs are control and function keys."""
 FORMS = FULL_FORMS | {DIALOG}
-TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS})
-TEXTS = frozenset({LOGS, RUN, BENCH})
+TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEEP})
+TEXTS = frozenset({LOGS, RUN, BENCH, RUN_PLOT, PREFLIGHT})
 EVERY = MAIN | FORMS | {RUN_GROUPS}
 
 

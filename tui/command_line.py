@@ -31,6 +31,7 @@ ARGUMENTS: dict[str, str] = {
     "theme": "NAME",
     "ctx": "",
     "events": "[filter]",
+    "plot": "[FILE] [-- PATTERN]",
 }
 """What may follow a word; words that are not here take nothing."""
 

@@ -63,6 +63,23 @@ def _bench(console: SliceTower, line: CommandLine) -> None:
     console.open_bench_form(root.current_request())
 
 
+def _plot(console: SliceTower, line: CommandLine) -> None:
+    from pathlib import Path
+
+    from tui.screens.run import RunScreen
+    from tui.screens.run_plot import FilePlotScreen, RunPlotScreen
+
+    current = console.screen
+    if line.targets:
+        console.push_screen(FilePlotScreen(Path(line.targets[0]).expanduser(), line.rest or None))
+    elif isinstance(current, RunScreen):
+        console.push_screen(RunPlotScreen(current.run_, line.rest))
+    elif isinstance(current, RunPlotScreen):
+        current.use_pattern(line.rest)
+    else:
+        raise OperatorError("A pattern needs a run or a file to read.", "Open a run, or write :plot FILE -- PATTERN.")
+
+
 def _shell(console: SliceTower, line: CommandLine) -> None:
     worker = console.worker_at(line.targets[0])
     if worker is None:
@@ -129,6 +146,7 @@ LINES: dict[str, Callable[[SliceTower, CommandLine], None]] = {
     "run": _run,
     "x": _run,
     "bench": _bench,
+    "plot": _plot,
     "shell": _shell,
     "describe": _on_request,
     "delete": _on_request,

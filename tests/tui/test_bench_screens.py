@@ -10,7 +10,8 @@ from backend.bench_model import BenchState
 from backend.context import Context
 from tests.simulator import SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, Console, console
-from tui.screens.bench import BenchScreen, figures, rate_words, series
+from tui.screens.bench import BenchScreen
+from tui.screens.bench_figures import NO_UTILISATION, figures, rate_words, series
 from tui.screens.bench_form import AXES, BenchFormScreen, mesh_texts, request_of
 from tui.screens.benches import BenchesScreen
 
@@ -95,7 +96,8 @@ async def test_throughput_is_drawn_while_it_runs_and_kept_in_the_list(
         await driven.until(lambda: bench.state.is_over, "its end", wait_s=LONG_S)
         assert bench.state is BenchState.DONE, bench.errors
         text = await driven.shows("step time", "FLOP/s a device", "--dcn_data_parallelism 2", "simulated")
-        assert "MFU" not in text
+        assert NO_UTILISATION in "\n".join(shown.lines_of(bench.record))
+        assert "% of" not in text
         await driven.press("5")
         await driven.until(lambda: isinstance(driven.app.screen, BenchesScreen))
         await driven.shows("done", "2 × v5litepod-16", "ICI fsdp 16, DCN data 2")
@@ -104,7 +106,7 @@ async def test_throughput_is_drawn_while_it_runs_and_kept_in_the_list(
         await driven.shows("step time")
         drawn = series(bench.record, bench.points)
         assert len(drawn.median) == len(drawn.steps) >= 4
-        assert any("step time" in line for line in figures(bench.summary()))
+        assert any("step time" in line for line in figures(bench.record))
 
 
 def test_the_axes_of_a_mesh_are_written_into_the_right_fields() -> None:

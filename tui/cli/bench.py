@@ -84,6 +84,10 @@ def _figure(value: float | None, form: str = ".4g") -> str:
     return "" if value is None else format(value, form)
 
 
+def _utilisation(record: BenchRecord) -> str:
+    return "no MFU for a CPU" if record.platform == "cpu" else _figure(record.summary.mfu, ".1%")
+
+
 def _list(records: list[BenchRecord], form: str) -> int:
     if form == "json":
         for each in records:
@@ -103,7 +107,7 @@ def _list(records: list[BenchRecord], form: str) -> int:
                 each.summary.steps,
                 _figure(each.summary.step_time_s),
                 _figure(each.summary.tflops_per_device),
-                _figure(each.summary.mfu, ".1%"),
+                _utilisation(each),
             ]
             for each in records
         ],
@@ -135,7 +139,7 @@ def _show(record: BenchRecord, form: str) -> int:
             "TFLOP/s/device",
             f"{_figure(figures.tflops_per_device)} (by upstream's count {_figure(figures.claimed_tflops_per_device)})",
         ),
-        ("MFU", _figure(figures.mfu, ".1%") or ("not told of a CPU" if record.platform == "cpu" else "-")),
+        ("MFU", _utilisation(record)),
         ("exposed comm.", _figure(figures.exposed_communication, ".0%")),
         ("compile", f"{_figure(figures.compile_s)} s"),
         ("set aside", ", ".join(f"{count} {reason}" for reason, count in figures.set_aside.items())),

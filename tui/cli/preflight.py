@@ -16,6 +16,7 @@ from jobs.programs.shardings import mesh_of
 from jobs.roofline import Model
 from tui.cli.bench import accelerator_of
 from tui.cli.output import add_format, print_json, print_table
+from tui.preflight_words import facts, refusal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,13 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
         _show(request, report)
     if report.fits:
         return ExitCode.OK
-    needed = f"{report.compilation.memory_bytes / 1e9:.1f} GB" if report.compilation.memory_bytes else "more"
-    hint = f" The largest batch is {report.largest_batch}." if report.largest_batch else ""
-    print(
-        f"slicetower: it does not fit: {needed} of temporaries are needed, a device has"
-        f" {report.capacity_bytes / 1e9:.1f} GB.{hint}",
-        file=sys.stderr,
-    )
+    print(f"slicetower: {refusal(report)}", file=sys.stderr)
     return ExitCode.USAGE
 
 
@@ -89,32 +84,7 @@ def _request(arguments: argparse.Namespace) -> PreflightRequest:
 
 def _show(request: PreflightRequest, report: PreflightReport) -> None:
     compiled = report.compilation
-    facts = [
-        (
-            "compiled for",
-            f"{request.slices} x {request.accelerator.name} ({request.topology}), {request.mesh.words()}",
-        ),
-        ("with", ", ".join(f"{name} {value}" for name, value in report.versions.items())),
-        ("took", "nothing: answered from the cache" if report.cached else f"{compiled.compile_s:.0f} s"),
-        ("fits", "yes" if report.fits else "no"),
-        ("memory", f"{compiled.memory_bytes / 1e9:.2f} of {report.capacity_bytes / 1e9:.2f} GB a device"),
-    ]
-    if report.largest_batch is not None:
-        facts.append(("largest batch", f"{report.largest_batch} rows a device"))
-    if report.fits:
-        facts += [
-            ("bound by", report.bound),
-            (
-                "predicted",
-                f"{report.step_time_s:.4g} s a step at least, {report.tflops_per_device:.4g} TFLOP/s a device at most",
-            ),
-            (
-                "seconds",
-                f"compute {report.compute_s:.4g}, HBM {report.hbm_s:.4g}, ICI {report.ici_s:.4g}, DCN {report.dcn_s:.4g}",
-            ),
-            ("FLOP count", f"the compiler's is {report.compiler_ratio:.3f} x ours"),
-        ]
-    for name, value in facts:
+    for name, value in facts(request, report):
         print(f"{name:<15}{value}")
     if compiled.sent:
         print()

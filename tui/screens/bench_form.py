@@ -178,7 +178,7 @@ class BenchFormScreen(FormScreen):
         elif plan is not None:
             lines += plan_lines(plan)
             if not plan.refusals:
-                lines += ["", "ctrl+r starts it · f3 for the next legal mesh"]
+                lines += ["", "ctrl+r starts it · f3 next legal mesh · f4 all of them · f5 preflight · f6 sweep"]
         body = self.query_one("#plan", Static)
         body.set_class(plan is None or bool(plan.refusals), "-refused")
         body.update(plain_text("\n".join(lines)))
@@ -188,8 +188,45 @@ class BenchFormScreen(FormScreen):
         if not self._meshes:
             raise OperatorError(f"The type of {self._item.name} is not known: no mesh can be suggested.")
         self._mesh = (self._mesh + 1) % len(self._meshes)
-        for name, text in mesh_texts(self._meshes[self._mesh]).items():
+        self.fill(self._meshes[self._mesh])
+
+    def fill(self, mesh: Mesh) -> None:
+        """Writes a mesh into the fields of the axes."""
+        for name, text in mesh_texts(mesh).items():
             self.line(name).value = text
+
+    def do_plan(self) -> None:
+        """All legal meshes of this request."""
+        from tui.screens.meshes import MeshesScreen
+
+        accelerator = self._known_accelerator()
+        self.console.push_screen(
+            MeshesScreen(self._item, accelerator, request_of(self.texts()), self._platform(), self.fill)
+        )
+
+    def do_preflight(self) -> None:
+        """Compiles what the form says for the real chips."""
+        from tui.screens.preflight import PreflightScreen, preflight_request
+
+        wanted = preflight_request(self._known_accelerator(), self._item.slice_count, request_of(self.texts()))
+        self.console.push_screen(PreflightScreen(wanted))
+
+    def do_sweep(self) -> None:
+        """Measures many."""
+        from tui.screens.sweep_form import SweepFormScreen
+
+        self._known_accelerator()
+        self.console.push_screen(SweepFormScreen(self._item, request_of(self.texts()), self._platform()))
+
+    def _platform(self) -> str:
+        from backend.bench_plan import platform_of
+
+        return platform_of(self._survey or {})
+
+    def _known_accelerator(self) -> Accelerator:
+        if self._accelerator is None:
+            raise OperatorError(f"The type of {self._item.name} is not known: nothing can be predicted for it.")
+        return self._accelerator
 
     async def do_submit(self) -> None:
         """Plans with the workers' answers, launches, and shows it."""

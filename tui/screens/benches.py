@@ -12,7 +12,8 @@ from textual.widget import Widget
 from backend.outcomes import OperatorError
 from tui.actions import BENCHES, BY_ID, bindings
 from tui.screens.base import TableScreen
-from tui.screens.bench import BenchScreen, ask_stop_bench, series
+from tui.screens.bench import BenchScreen, ask_stop_bench
+from tui.screens.bench_figures import CPU, NO_UTILISATION, series
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.widgets.throughput_plot import ThroughputPlot
@@ -27,7 +28,7 @@ COLUMNS = (
     Column("mesh", "MESH", min_width=10, max_width=40, flex=1),
     Column("rate", "TFLOP/S/DEV", width=11, align="right"),
     Column("step", "STEP (S)", width=9, align="right"),
-    Column("mfu", "MFU", width=6, align="right", priority=3),
+    Column("mfu", "MFU", min_width=6, max_width=16, align="right", priority=1),
     Column("steps", "STEPS", width=5, align="right", priority=2),
     Column("type", "SLICES × TYPE", min_width=12, max_width=20, priority=1),
 )
@@ -39,6 +40,8 @@ def row(record: BenchRecord) -> Row:
     """One benchmark."""
     figures = record.summary
     rate, step, mfu = figures.tflops_per_device, figures.step_time_s, figures.mfu
+    cpu = record.platform == CPU
+    mfu = None if cpu else mfu
     return Row(
         record.id,
         (
@@ -48,7 +51,7 @@ def row(record: BenchRecord) -> Row:
             record.request.mesh.words(),
             number_cell(rate, f"{rate:.4g}" if rate is not None else None),
             number_cell(step, f"{step:.4g}" if step is not None else None),
-            number_cell(mfu, f"{mfu:.1%}" if mfu is not None else None),
+            number_cell(mfu, f"{mfu:.1%}" if mfu is not None else NO_UTILISATION if cpu else None),
             number_cell(figures.steps),
             f"{record.slices} × {record.accelerator_type}",
         ),
@@ -138,6 +141,30 @@ class BenchesScreen(TableScreen):
 
         run = self.console.find_run(self.chosen_id())
         self.console.push_screen(LogsScreen(RunLogs(run), start=run.workers[0].address))
+
+    def do_compare(self) -> None:
+        from tui.screens.bench_compare import CompareScreen
+
+        chosen = [str(found.key) for found in self.table.selected_rows()]
+        if len(chosen) < 2:
+            raise OperatorError("Comparing needs two benchmarks or more.", "space marks them.")
+        self.console.push_screen(CompareScreen(chosen))
+
+    async def do_sweeps(self) -> None:
+        """Asks for one of the sweeps that were begun, and shows it."""
+        from tui.screens.confirm import Pick
+        from tui.screens.sweep import SweepScreen, sweep_words
+
+        sweeps = self.console.require_tower().sweeps
+        known = [sweeps.find(each) for each in dict.fromkeys((*sweeps.active, *sweeps.store.ids()))]
+        if not known:
+            raise OperatorError("No sweep was begun yet.", "f6 on the benchmark form begins one.")
+        known.sort(key=lambda each: each.started_at, reverse=True)
+        chosen = await self.console.push_screen_wait(
+            Pick("Which sweep?", [(each.id, sweep_words(each)) for each in known])
+        )
+        if chosen:
+            self.console.push_screen(SweepScreen(sweeps.find(chosen)))
 
     def do_benchmark(self) -> None:
         record = self._records[self.chosen_id()]

@@ -336,6 +336,11 @@ class RunScreen(TableScreen):
         keys = {row.key for row in self.table.selected_rows()}
         return [result.worker for result in self.run_.results if result.worker.address in keys]
 
+    def do_plot(self) -> None:
+        from tui.screens.run_plot import RunPlotScreen
+
+        self.console.push_screen(RunPlotScreen(self.run_))
+
     def do_run_command(self) -> None:
         self.console.open_run_form(fold_targets(self.marked_workers()) or self._targets())
 

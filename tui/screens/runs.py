@@ -105,6 +105,11 @@ class RunsScreen(TableScreen):
         run = self.chosen_run()
         self.console.push_screen(LogsScreen(RunLogs(run), merged=True))
 
+    def do_plot(self) -> None:
+        from tui.screens.run_plot import RunPlotScreen
+
+        self.console.push_screen(RunPlotScreen(self.chosen_run()))
+
     def do_run_command(self) -> None:
         run = self.chosen_run()
         targets = list(dict.fromkeys(worker.queued_resource for worker in run.workers))

@@ -176,3 +176,15 @@ def test_a_plan_tells_from_how_many_rows_a_bound_is_lifted(capsys: pytest.Captur
     assert (ici > 0, chip > 0) == (True, True)
     assert slice_ == pytest.approx(chip * 16, rel=0.01)
     assert any(row.split()[-1] == "never" for row in rows), "tensor over DCN is never lifted"
+
+
+def test_a_cpu_has_no_utilisation_in_the_list_nor_alone(
+    store: BenchStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = kept("a-1", 0.0004)
+    store.save(replace(record, platform="cpu", summary=replace(record.summary, mfu=0.0)))
+    for words in (["list"], ["show", "a-1"]):
+        assert main(["bench", *words]) == ExitCode.OK
+        told = capsys.readouterr().out
+        assert "no MFU for a CPU" in told
+        assert "%" not in told.replace("(10 to 90 %)", "")

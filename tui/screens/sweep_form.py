@@ -1,0 +1,175 @@
+"""The sweep form: which meshes and sizes, on which requests, listed in the order in which they would be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.containers import Container, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from backend.model import EventKind, QueuedResource
+from backend.outcomes import OperatorError
+from backend.sanitize import plain_text
+from jobs.meshes import Mesh
+from tui.actions import SWEEP_FORM, bindings
+from tui.screens.form import FormBody, FormLine
+from tui.screens.form_screen import FormScreen
+from tui.wording import count
+
+if TYPE_CHECKING:
+    from backend.bench_model import BenchRequest
+    from backend.bench_sweep import Sweep
+
+ALL = "all"
+
+
+def mesh_code(mesh: Mesh) -> str:
+    """`1x16x1/2x1x1`, as `parse_mesh` reads it."""
+    return f"{mesh.ici.code()}/{mesh.dcn.code()}"
+
+
+def numbers_of(text: str, label: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them.
+
+    Raises:
+        OperatorError: They are none.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isascii() and part.isdecimal() for part in parts):
+        raise OperatorError(f"{label}: '{text}' is no list of whole numbers.", "Write 65536,131072.")
+    return tuple(int(part) for part in parts)
+
+
+def sweep_lines(sweep: Sweep) -> list[str]:
+    """The points in their order; those that are left out with the reason."""
+    lines = [f"{count(len(sweep.left), 'benchmark')} one after another, the most promising first"]
+    for point in sweep.points:
+        request = point.request
+        words = f"{request.mesh.words()}, D {request.embedding_dimension}, B {request.batch_size}"
+        if len(sweep.targets) > 1:
+            words = f"{point.target}: {words}"
+        at_most = f", at most {point.at_most_tflops:.4g} TFLOP/s a device" if point.at_most_tflops else ""
+        lines.append(f"skipped: {words}: {point.note}" if point.note else f"{words}{at_most}")
+    return lines
+
+
+class SweepFormScreen(FormScreen):
+    """Asks for a sweep; nothing is sent before ctrl+r."""
+
+    SCOPE = SWEEP_FORM
+    BINDINGS: ClassVar = bindings(SWEEP_FORM)
+
+    def __init__(self, item: QueuedResource, base: BenchRequest, platform: str, meshes: Sequence[Mesh] = ()) -> None:
+        """
+        Args:
+            base: What all points share.
+            platform: `cpu` where the workers said so.
+            meshes: Only these, to begin with; none: all legal ones.
+        """
+        super().__init__()
+        self._item = item
+        self._base = base
+        self._platform = platform
+        self._meshes = tuple(meshes)
+        self.crumb = f"sweep {item.name}"
+        self.sweep: Sweep | None = None
+        self._trouble: OperatorError | None = None
+
+    def compose_body(self) -> Iterable[Widget]:
+        base = self._base
+        with Container(id="run-form"):
+            with FormBody(id="form"):
+                yield FormLine("targets", "requests", value=self._item.name, hint="several: other slice counts")
+                yield FormLine("meshes", "meshes", value=" ".join(map(mesh_code, self._meshes)) or ALL)
+                yield FormLine("batches", "batches per device", value=str(base.batch_size))
+                yield FormLine("dimensions", "dimensions", value=str(base.embedding_dimension))
+                yield FormLine("limit", "at most", value="8" if not self._meshes else "0", hint="0: all")
+                yield FormLine("patience", "patience", value="0", hint="stop after so many not faster")
+            with VerticalScroll(id="plan-pane", can_focus=False):
+                yield Static(id="plan", markup=False)
+
+    def main_widget(self) -> Widget:
+        return self.line("batches").control
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.check()
+
+    @on(Input.Changed)
+    def _changed(self) -> None:
+        self.call_after_refresh(self.check)
+
+    def resources(self) -> list[QueuedResource]:
+        """What the form names.
+
+        Raises:
+            OperatorError: A request is not there.
+        """
+        found = []
+        for name in dict.fromkeys(self.line("targets").value.replace(",", " ").split()):
+            matches = self.console.fleet.find(name)
+            if not matches:
+                raise OperatorError(f"requests: there is no queued resource '{name}'.")
+            found.append(matches[0])
+        if not found:
+            raise OperatorError("requests: a queued resource is missing.")
+        return found
+
+    def check(self) -> None:
+        """Plans what the form says. Nothing is sent."""
+        if not self.is_mounted:
+            return
+        self.sweep, self._trouble = None, None
+        try:
+            self.sweep = self._planned()
+        except OperatorError as error:
+            self._trouble = error
+        lines = [str(self._trouble)] if self._trouble is not None else []
+        if self.sweep is not None:
+            lines += [*sweep_lines(self.sweep), "", "ctrl+r starts it"]
+        body = self.query_one("#plan", Static)
+        body.set_class(self.sweep is None, "-refused")
+        body.update(plain_text("\n".join(lines)))
+
+    def _planned(self) -> Sweep:
+        from backend.bench_sweep import join_sweeps, parse_mesh, plan_sweep
+        from jobs.sweep import StopRule
+
+        texts = self.texts()
+        codes = texts["meshes"].replace(",", " ").split()
+        meshes = None if codes in ([], [ALL]) else [parse_mesh(code) for code in codes]
+        rule = StopRule(patience=numbers_of(texts["patience"], "patience")[0])
+        return join_sweeps(
+            [
+                plan_sweep(
+                    resource,
+                    self._base,
+                    target=resource.name,
+                    context=self.console.context.name,
+                    meshes=meshes,
+                    batch_sizes=numbers_of(texts["batches"], "batches per device"),
+                    embedding_dimensions=numbers_of(texts["dimensions"], "dimensions"),
+                    platform=self._platform,
+                    limit=numbers_of(texts["limit"], "at most")[0],
+                    rule=replace(rule),
+                )
+                for resource in self.resources()
+            ]
+        )
+
+    def do_submit(self) -> None:
+        """Begins it, and shows it."""
+        from tui.screens.sweep import SweepScreen
+
+        resources = self.resources()
+        sweep = self._planned()
+        self.console.require_tower().sweeps.begin(sweep, resources)
+        self.console.note(
+            EventKind.ACTION, f"{sweep.id}: {count(len(sweep.left), 'benchmark')}", subject=self._item.name
+        )
+        self.console.pop_screen()
+        self.console.push_screen(SweepScreen(sweep))
