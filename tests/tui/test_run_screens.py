@@ -135,7 +135,7 @@ async def test_logs_show_one_worker_tiles_and_all_merged(
         await ended(driven, screen)
         await driven.press("V", "l")
         await driven.until(lambda: isinstance(driven.app.screen, LogsScreen))
-        await driven.shows("train-a/0/0", "first", "second from")
+        await driven.shows("train-a/0/0 · ended", "first", "second from")
         await driven.press("plus")
         await driven.until(lambda: len(driven.app.screen.query(LogView)) == 2)
         await driven.press("plus")

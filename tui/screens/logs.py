@@ -59,6 +59,13 @@ class RunLogs:
     def has_output(self, name: str) -> bool:
         return self.run.results[self._places[name]].output_bytes > 0 or name in self.run.logs
 
+    def ended(self, title: str) -> bool:
+        """Whether nothing more comes: of a worker by its name, else of the whole run."""
+        place = self._places.get(title)
+        if place is None:
+            return all(self.run.results[self._places[name]].ended for name in self.names)
+        return self.run.results[place].ended
+
     def open(self, name: str) -> WorkerLog:
         return self.run.log(self._places[name])
 
@@ -151,6 +158,8 @@ class LogsScreen(ConsoleScreen):
 
     def _poll(self) -> None:
         if self.is_current and not self.console.paused:
+            for view in self.query(LogView):
+                view.writer_ended = self._logs.ended(view.log_title)
             self.tiles.poll()
 
     def applies(self, action: Action) -> bool:

@@ -30,6 +30,8 @@ class LogFacts:
     marks: int = 0
     wrapping: bool = False
     silence_s: float = 0.0
+    ended: bool = False
+    """Nothing more will come: what wrote the log has ended."""
 
 
 def log_status(facts: LogFacts) -> list[tuple[str, str, int]]:
@@ -38,7 +40,7 @@ def log_status(facts: LogFacts) -> list[tuple[str, str, int]]:
     if facts.total is None:
         return [*parts, ("no log", "muted", 5)]
     if facts.following:
-        parts.append(("following", "outcome-ok", 8))
+        parts.append(("ended", "muted", 8) if facts.ended else ("following", "outcome-ok", 8))
         parts.append((f"{facts.total:,} lines", "muted", 3))
     else:
         new = f" +{facts.new_lines:,} new" if facts.new_lines else ""
@@ -53,6 +55,6 @@ def log_status(facts: LogFacts) -> list[tuple[str, str, int]]:
         parts.append((f"{facts.marks} marked", "mark", 5))
     if facts.wrapping:
         parts.append(("wrapped", "muted", 2))
-    if facts.silence_s >= SILENCE_TOLD_S:
+    if facts.silence_s >= SILENCE_TOLD_S and not facts.ended:
         parts.append((f"silent {format_duration(facts.silence_s)}", "stale", 5))
     return parts

@@ -52,6 +52,8 @@ class LogView(LogScreen, can_focus=True):
         self._indexes: dict[Kind, LogIndex] = {}
         self._wanted: tuple[Kind, int] | None = None
         self._now = 0.0
+        self.writer_ended = False
+        """Set by whoever knows: nothing more will come."""
         self._version: int | None = None
         self._told_follow = True
         self.set_source(source, title=title)
@@ -237,7 +239,13 @@ class LogView(LogScreen, can_focus=True):
     def status_facts(self) -> LogFacts:
         """What the status line says."""
         source, reader = self.source, self.reader
-        facts = LogFacts(title=self.log_title, notice=self.notice, marks=len(self.marks), wrapping=self.wrapping)
+        facts = LogFacts(
+            title=self.log_title,
+            notice=self.notice,
+            marks=len(self.marks),
+            wrapping=self.wrapping,
+            ended=self.writer_ended,
+        )
         if source is not None and reader is not None:
             facts.total, facts.following = source.total, reader.following
             facts.line, facts.new_lines = reader.cursor + 1, reader.new_lines

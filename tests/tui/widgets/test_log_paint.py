@@ -111,6 +111,7 @@ def test_neighbours_have_different_colours_and_everyone_keeps_theirs() -> None:
     ("facts", "width", "text"),
     [
         (LogFacts("train-a/0/3", 1234), 80, "train-a/0/3 · following · 1,234 lines"),
+        (LogFacts("train-a/0/3", 1234, silence_s=42, ended=True), 80, "train-a/0/3 · ended · 1,234 lines"),
         (
             LogFacts("train-a/0/3", 5000, following=False, line=1200, new_lines=1234),
             80,
