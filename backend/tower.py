@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from backend.context import Context, Paths, paths
 from backend.journal import Journal
-from backend.model import Event, EventKind, Fleet, QueuedResource
+from backend.model import Event, EventKind, Fleet, Operation, QueuedResource
 
 if TYPE_CHECKING:
     from backend.bench import BenchManager
@@ -224,6 +224,16 @@ class Tower:
         return any(each.kind is IntentKind.RECREATE and each.key == key for each in wishes) or any(
             each.running and each.key == key for each in keeps
         )
+
+    async def operations(self) -> list[Operation]:
+        """Of every place of the context, newest first; one place that fails fails it all: a gap would look like an end.
+
+        Raises:
+            OperatorError: a place does not answer.
+        """
+        lists = await asyncio.gather(*(self.client.operations(*place) for place in self.context.places))
+        found = [item for each in lists for item in each]
+        return sorted(found, key=lambda item: (item.created_at is not None, item.created_at, item.name), reverse=True)
 
     async def refresh(self) -> Fleet:
         """One poll of every zone.

@@ -7,11 +7,12 @@ from enum import StrEnum
 
 FLEET, WORKERS, LOGS, RUNS, RUN = "fleet", "workers", "logs", "runs", "run"
 BENCHES, BENCH, CREATE, DESCRIBE, EVENTS, HELP = "benches", "bench", "create", "describe", "events", "help"
+OPERATIONS = "operations"
 DIALOG, RUN_FORM, BENCH_FORM = "dialog", "run form", "bench form"
 MESHES, COMPARE, SWEEP, SWEEP_FORM = "meshes", "compare", "sweep", "sweep form"
 PREFLIGHT, RUN_PLOT = "preflight", "run plot"
 
-MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVENTS, HELP}) | {
+MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVENTS, HELP, OPERATIONS}) | {
     MESHES,
     COMPARE,
     SWEEP,
@@ -24,7 +25,7 @@ RUN_GROUPS = "run groups"
 FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM, SWEEP_FORM})
 """Forms that fill the terminal: letters are typed there, verbs are control and function keys."""
 FORMS = FULL_FORMS | {DIALOG}
-TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEEP})
+TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEEP, OPERATIONS})
 TEXTS = frozenset({LOGS, RUN, BENCH, RUN_PLOT, PREFLIGHT})
 EVERY = MAIN | FORMS | {RUN_GROUPS}
 

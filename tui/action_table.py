@@ -18,6 +18,7 @@ from tui.action_model import (
     LOGS,
     MAIN,
     MESHES,
+    OPERATIONS,
     RUN,
     RUN_PLOT,
     RUNS,
@@ -280,6 +281,18 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("next-hit", ("n",), "next hit", "The next match of the search.", _on(DESCRIBE), hint=2),
     Action("previous-hit", ("N",), "previous hit", "The match before.", _on(DESCRIBE)),
+    Action(
+        "cancel-operation",
+        ("X",),
+        "cancel",
+        "Ask the service to cancel this operation; it may end all the same.",
+        _on(OPERATIONS),
+        Group.DANGER,
+        hint=1,
+        changes=True,
+        confirm=Confirm.ASK,
+        equivalent="operation",
+    ),
     # Forms
     Action("explain", ("f2",), "gcloud", "The gcloud command and REST call of what is asked.", _on(DIALOG), hint=2),
     Action("next-mesh", ("f3",), "next mesh", "Fill in the next legal mesh.", _on(BENCH_FORM), hint=2),
@@ -462,4 +475,7 @@ ACTIONS: tuple[Action, ...] = (
         "go.events", ("6",), "events", "The journal: states, actions, errors.", MAIN, Group.GO, words=("events", "ev")
     ),
     Action("go.create", ("7",), "create", "The create form.", MAIN, Group.GO, changes=True),
+    Action(
+        "go.operations", ("8",), "operations", "Operations of the service.", MAIN, Group.GO, words=("operations",)
+    ),
 )

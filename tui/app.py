@@ -245,7 +245,14 @@ class SliceTower(Station, Navigation, App[int]):
         from tui.screens.confirm import Choice, Question
         from tui.screens.leaving import leaving_lines
 
-        lines = leaving_lines(self.fleet, self.live_runs(), self.context.prices)
+        lines = leaving_lines(
+            self.fleet,
+            self.live_runs(),
+            self.context.prices,
+            spent=self.tower.costs(self.fleet.queued_resources).values() if self.tower is not None else (),
+            keeps=self.keeps(),
+            wishes=self.wishes(),
+        )
         if lines:
             choices = (Choice("quit", "Quit", "primary"), Choice("no", "Stay"))
             if await self.push_screen_wait(Question("Quit slicetower?", lines, choices)) != "quit":

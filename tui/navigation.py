@@ -80,6 +80,11 @@ class Navigation:
 
         self.go(EventsScreen())
 
+    def do_go_operations(self) -> None:
+        from tui.screens.operations import OperationsScreen
+
+        self.go(OperationsScreen())
+
     def do_go_create(self) -> None:
         from tui.screens.create import CreateScreen
 
@@ -114,6 +119,21 @@ class Navigation:
             root.await_request(key)
 
     # Over any screen
+
+    def open_refused(self, name: str) -> bool:
+        """The create form with what a recreate deleted and was refused to make again; False where there is no such."""
+        from backend.cloud.intents import IntentStore
+        from tui.screens.create import CreateScreen
+        from tui.screens.create_form import write
+
+        console = self._console
+        if console.fleet.find(name) or console.read_only:
+            return False
+        kept = IntentStore(console.require_tower().journal).not_made_again()
+        found = next((each.request for each in kept if each.name == name and each.request is not None), None)
+        if found is not None:
+            console.push_screen(CreateScreen(write(found)))
+        return found is not None
 
     def open_run_form(self, targets: Sequence[str], command: str = "") -> None:
         from tui.screens.run_form import RunFormScreen

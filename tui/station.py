@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from textual.worker import Worker
 
-from backend.model import Fleet
+from backend.model import EventKind, Fleet
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.screens.base import ConsoleScreen
@@ -20,7 +20,10 @@ from tui.widgets.status_header import HeaderFacts
 from tui.wording import count, poll_age_s, poll_error, totals, utc_now
 
 if TYPE_CHECKING:
+    from backend.cloud.intents import Intent
+    from backend.cloud.policies import Keep
     from backend.cloud.recover import Recovery
+    from backend.cloud.requests import CreateRequest
     from backend.context import Context
     from backend.notifications import Notice, NotificationSettings
     from backend.tower import Tower
@@ -49,7 +52,8 @@ class Station:
         self._keeper: Worker[None] | None = None
         self._notification: NotificationSettings | None = None
         self._wishes_at = 0.0
-        self._wish_words: list[str] = []
+        self._open_wishes: tuple[Intent, ...] = ()
+        self._keeps: tuple[Keep, ...] = ()
 
     @property
     def _console(self) -> SliceTower:
@@ -87,9 +91,21 @@ class Station:
             return
         from backend.cloud.intents import IntentStore
         from backend.cloud.recover import Recovery
+        from backend.cloud.usage import LimitStore
 
-        self.recovery = Recovery(tower.client, IntentStore(tower.journal), say=self._console.say)
+        self.recovery = Recovery(
+            tower.client,
+            IntentStore(tower.journal),
+            say=self._console.say,
+            limits=LimitStore(tower.journal),
+            tell_refused=self._tell_refused,
+        )
         self._console.run_worker(self.recovery.run(), group="recovery", name="carry out wishes", exit_on_error=False)
+
+    def _tell_refused(self, request: CreateRequest, reason: str) -> None:
+        """What a recreate deleted and may not make again is among the events, from which its create form opens."""
+        text = f"deleted, and not made again: {reason} enter here opens the create form with what it was"
+        self._console.note(EventKind.ERROR, text, subject=request.name)
 
     def _begin_notices(self, tower: Tower) -> None:
         """Tells by toast, bell, OSC 9 and the operator's command what is worth telling."""
@@ -223,16 +239,54 @@ class Station:
             notes=tuple(notes),
         )
 
-    def _wishes(self) -> list[str]:
-        """What was wished and is not done: looked up in the journal once in a while."""
-        if self.recovery is None:
-            return []
+    def _look_up_wishes(self) -> None:
+        """Looks into the journal once in a while; not before the fleet is known: that way leads the first paint."""
         now = time.monotonic()
-        if now - self._wishes_at >= WISHES_EVERY_S:
-            self._wishes_at = now
-            counts = Counter(intent.kind.value for intent in self.recovery.store.open_intents())
-            self._wish_words = [f"{count(number, kind)} pending" for kind, number in counts.items()]
-        return self._wish_words
+        if self.tower is None or not self.fleet.loaded or now - self._wishes_at < WISHES_EVERY_S:
+            return
+        from backend.cloud.intents import IntentStore
+        from backend.cloud.policies import PolicyStore
+
+        self._wishes_at = now
+        places = set(self._console.context.places)
+        try:
+            intents = IntentStore(self.tower.journal).open_intents()
+            keeps = PolicyStore(self.tower.journal).keeps()
+        except OperatorError:
+            # The watch tells of a journal that fails; what was known last stays.
+            return
+        self._open_wishes = tuple(each for each in intents if (each.project, each.zone) in places)
+        self._keeps = tuple(each for each in keeps if (each.project, each.zone) in places)
+
+    def wishes(self) -> tuple[Intent, ...]:
+        """What was wished here or by another process and is not done."""
+        self._look_up_wishes()
+        return self._open_wishes
+
+    def keeps(self) -> tuple[Keep, ...]:
+        """Policies that make requests again and were not ended."""
+        self._look_up_wishes()
+        return self._keeps
+
+    def _wishes(self) -> list[str]:
+        counts = Counter(intent.kind.value for intent in self.wishes())
+        words = [f"{count(number, kind)} pending" for kind, number in counts.items()]
+        idle = sum(not each.running for each in self._keeps)
+        return [*words, *([f"{count(idle, 'keep')} without a process"] if idle else [])]
+
+    def notes_about(self, key: tuple[str, str, str]) -> list[str]:
+        """What this program is to do about a request: wishes, and whether it is kept."""
+        lines = []
+        for intent in self.wishes():
+            if intent.key == key:
+                said = f": {intent.last_text}" if intent.last_text else ""
+                lines.append(f"{intent.kind.value} wished, {count(intent.attempts, 'attempt')}{said}")
+        for keep in self.keeps():
+            if keep.key == key:
+                left = (keep.preemption_budget - keep.preemptions, keep.failure_budget - keep.failures)
+                runs = "a keeper runs" if keep.running else f"no process keeps it now: slicetower qr keep {keep.name}"
+                lines.append(f"kept: {left[0]} preemptions and {left[1]} failures left; {runs}")
+        return [plain(line) for line in lines]
 
     def crumbs(self) -> str:
         """The way to the present screen."""

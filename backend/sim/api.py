@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from backend.sim import changes, pages, refusals
 from backend.sim.changes import Place
@@ -18,6 +18,8 @@ from backend.sim.world import World, hostname
 from jobs import accelerators
 
 RUNTIMES = ("tpu-vm-base", "tpu-vm-tf-2.16.1-pjrt", "tpu-vm-tf-2.16.1-pod-pjrt", "tpu-ubuntu2204-base")
+TENSORFLOW_VERSIONS = ("2.15.0", "2.16.1", "2.17.0", "nightly")
+"""What v1 lists for the TPU nodes of old; TPU VMs take runtime versions."""
 _NAME = re.compile(r"projects/([^/]+)(?:/locations/([^/]+)(?:/([A-Za-z]+)/([^/]+))?)?")
 _CHANGES: dict[str, Callable[[World, Place, Json, str], Operation]] = {
     "CreateQueuedResource": changes.create_queued_resource,
@@ -152,7 +154,9 @@ class Api:
         for index, address in enumerate(node.addresses if node.state == "READY" else ()):
             if wanted and str(index) not in wanted:
                 continue
-            kind, _, key = self.world.machines.host_key(address).partition(" ")
+            kind, _, key = (self.world.served_keys.get(address) or self.world.machines.host_key(address)).partition(
+                " "
+            )
             items = [
                 {"namespace": "hostkeys", "key": kind, "value": key},
                 {"namespace": "guest-agent", "key": "hostname", "value": hostname(node, index)},
@@ -197,6 +201,20 @@ class Api:
 
     def _get_runtime_version(self, request: Json, version: str) -> Json:
         return _one(self._runtime_versions(self._place(request.get("name", ""))), request)
+
+    def tensorflow_versions(self, parent: str, name: str, query: Mapping[str, str]) -> Json:
+        """The list of v1, or one of it by name.
+
+        Raises:
+            Refusal: No such place or version.
+        """
+        place = self._place(parent)
+        base = f"projects/{place.project}/locations/{place.zone}/tensorflowVersions"
+        found = [(each, {"name": f"{base}/{each}", "version": each}) for each in TENSORFLOW_VERSIONS]
+        if name:
+            return _one(found, {"name": f"{base}/{name}"})
+        request = {"pageSize": int(query.get("pageSize", 0) or 0), "pageToken": query.get("pageToken", "")}
+        return _listed("tensorflowVersions", found, request)
 
     def _list_reservations(self, request: Json, version: str) -> Json:
         place = self._place(str(request.get("parent", "")))

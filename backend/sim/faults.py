@@ -164,6 +164,21 @@ def _symptom(world: World, values: Values) -> str:
     return f"{values['kind']} was noticed on worker {worker} of {', '.join(node.node_id for node in chosen)}."
 
 
+def _reimage(world: World, values: Values) -> str:
+    found = targets.find_addresses(world, str(values["target"]))
+    for address in found:
+        if values["unserved"]:
+            world.served_keys.setdefault(address, world.machines.host_key(address))
+        else:
+            world.served_keys.pop(address, None)
+        if not values["serve"]:
+            world.machines.reimage(address)
+    if values["serve"]:
+        return f"The API serves the present host keys of {len(found)} workers."
+    served = "the API still serves the old one" if values["unserved"] else "the API serves it"
+    return f"{len(found)} workers have another host key; {served}."
+
+
 def _cut(world: World, values: Values) -> str:
     found = targets.find_addresses(world, str(values["target"]))
     for address in found:
@@ -337,6 +352,16 @@ _ALL = (
         "workers that refuse connections",
         (_TARGET, Argument("--off", "accept again", bool, False)),
         _refuse,
+    ),
+    Fault(
+        "reimage",
+        "workers with another host key, as after a new boot disk",
+        (
+            _TARGET,
+            Argument("--unserved", "the API goes on to serve the old key", bool, False),
+            Argument("--serve", "only: the API serves the present key", bool, False),
+        ),
+        _reimage,
     ),
     Fault("reboot", "workers that reboot under a READY node", (_TARGET,), _reboot),
     Fault("down", "kill workers under a READY node", (_TARGET,), _down),

@@ -106,6 +106,9 @@ class HostedMachines:
     def host_key(self, address: str) -> str:
         return self._host.host_key(address)
 
+    def reimage(self, address: str) -> None:
+        self._order(address, lambda: self._host.reimage(address))
+
     def cut(self, address: str) -> None:
         self._order(address, lambda: self._host.cut(address))
 

@@ -68,6 +68,7 @@ class Machine:
     __slots__ = (
         "_boot_id",
         "_host",
+        "_images",
         "_key",
         "_options",
         "answering",
@@ -86,6 +87,7 @@ class Machine:
         self._host = host
         self._boot_id = ""
         self._key: asyncssh.SSHKey | None = None
+        self._images = 0
         self._options: asyncssh.SSHServerConnectionOptions | None = None
         self.spec = spec
         self.folder = host.folder / spec.node_uid / str(spec.worker_index)
@@ -238,8 +240,13 @@ class Machine:
 
     def _private_key(self) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(
-            hmac.digest(self._host.secret, f"host key {self.spec.marker}".encode(), "sha256")
+            hmac.digest(self._host.secret, f"host key {self.spec.marker}{self._images or ''}".encode(), "sha256")
         )
+
+    def reimage(self) -> None:
+        """From now on another host key: as a worker whose boot disk was made anew."""
+        self._images += 1
+        self._key = self._options = None
 
     def public_host_key(self) -> str:
         """In the form of a known_hosts line, without a comment."""

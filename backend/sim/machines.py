@@ -47,6 +47,10 @@ class Machines(Protocol):
         """`ssh-ed25519 AAAA...`"""
         ...
 
+    def reimage(self, address: str) -> None:
+        """Gives it another host key."""
+        ...
+
     def cut(self, address: str) -> None:
         """Drops its connections, and nothing else."""
         ...
@@ -92,7 +96,11 @@ class RememberedMachines:
         self.calls.append(("authorize", address))
 
     def host_key(self, address: str) -> str:
-        return f"ssh-ed25519 key-of-{self.machines[address].node_uid}-{self.machines[address].worker_index}"
+        image = self.calls.count(("reimage", address)) or ""
+        return f"ssh-ed25519 key-of-{self.machines[address].node_uid}-{self.machines[address].worker_index}{image}"
+
+    def reimage(self, address: str) -> None:
+        self.calls.append(("reimage", address))
 
     def cut(self, address: str) -> None:
         self.calls.append(("cut", address))

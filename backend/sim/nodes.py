@@ -57,6 +57,8 @@ def power_off(world: World, node: Node, *, wipe: bool) -> None:
     """Every process of its workers dies. With `wipe` its workers are no more."""
     for address in node.addresses:
         world.machines.power_off(address, wipe=wipe)
+        if wipe:
+            world.served_keys.pop(address, None)
 
 
 def remove(world: World, node: Node) -> None:

@@ -89,6 +89,8 @@ def _routes() -> tuple[Route, ...]:
 
 
 ROUTES = _routes()
+TENSORFLOW = re.compile(r"(projects/[^/:]+/locations/[^/:]+)/tensorflowVersions(?:/([^/:]+))?")
+"""`gcloud compute tpus versions` asks v1 for them; no other version has them."""
 
 
 class RestService:
@@ -133,6 +135,8 @@ class RestService:
 
     async def _call(self, request: web.Request) -> Json:
         version, path = request.match_info["version"], request.match_info["path"]
+        if version == "v1" and (old := TENSORFLOW.fullmatch(path)) and request.method == "GET":
+            return self._api.tensorflow_versions(old[1], old[2] or "", dict(request.query))
         method, match = _match(request.method, path)
         if version == "v1":
             # Locations and types are the same in every version, and gcloud asks for them in v1.

@@ -169,6 +169,12 @@ class WorkerHost:
         """The worker's public host key, "ssh-ed25519 AAAA..."; KeyError for an unknown address."""
         return self._machine(address).public_host_key()
 
+    async def reimage(self, address: str) -> None:
+        """Give the worker another host key, and drop its connections."""
+        machine = self._machine(address)
+        machine.reimage()
+        self._drop(machine)
+
     def home(self, address: str) -> Path:
         """The home of whoever logs in to the worker."""
         return self._machine(address).home

@@ -48,6 +48,8 @@ class World:
         self.requests: dict[Key, Request] = {}
         self.nodes: dict[Key, Node] = {}
         self.operations: dict[str, Operation] = {}
+        self.served_keys: dict[str, str] = {}
+        """Address -> the host key that the API goes on to serve though the worker has another."""
         self.answered: dict[tuple[str, str], Operation] = {}
         """(verb with its target, request id) -> the operation that it started: a retry starts no second one."""
         self.capacity = {

@@ -30,6 +30,7 @@ from tui.screens.events import EventsScreen
 from tui.screens.fleet import FleetScreen
 from tui.screens.help import HelpScreen, render, sections
 from tui.screens.logs import LogsScreen
+from tui.screens.operations import OperationsScreen
 from tui.screens.run import RunScreen
 from tui.screens.run_form import RunFormScreen
 from tui.screens.runs import RunsScreen
@@ -42,6 +43,7 @@ SCREENS: list[type[ConsoleScreen]] = [
     FleetScreen,
     HelpScreen,
     LogsScreen,
+    OperationsScreen,
     RunFormScreen,
     RunScreen,
     RunsScreen,

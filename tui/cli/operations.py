@@ -43,7 +43,7 @@ async def _run(arguments: argparse.Namespace) -> int:
     if cancels and not arguments.dry_run:
         refuse_read_only(context, "cancel an operation")
     async with Tower.open(context, watch=False) as tower:
-        found = await _operations(tower)
+        found = await tower.operations()
         if arguments.operations_verb == "list":
             _print_list([item for item in found if not (arguments.running and item.done)], arguments.format)
             return ExitCode.OK
@@ -60,13 +60,6 @@ async def _run(arguments: argparse.Namespace) -> int:
         tower.record(f"cancelled the operation {item.name}", subject=plain(item.target.rpartition("/")[2]))
         _print_one(await tower.client.get_operation(item.path), arguments.format)
         return ExitCode.OK
-
-
-async def _operations(tower: Tower) -> list[Operation]:
-    """Of every place of the context, newest first; one place that fails fails it all: a gap would look like an end."""
-    lists = await asyncio.gather(*(tower.client.operations(*place) for place in tower.context.places))
-    found = [item for each in lists for item in each]
-    return sorted(found, key=lambda item: (item.created_at is not None, item.created_at, item.name), reverse=True)
 
 
 def _find(found: list[Operation], name: str) -> Operation:

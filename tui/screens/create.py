@@ -15,14 +15,19 @@ from backend.cloud import equivalents
 from backend.cloud.cautions import warnings
 from backend.cloud.gcloud_parser import from_gcloud
 from backend.cloud.requests import CreateRequest, Problem, carrier
+from backend.cloud.usage import Limit, LimitStore, configured, standing, warn_of_limit
 from backend.cloud.validation import problems
+from backend.cloud.waits import Waits, statistics
+from backend.cloud.waits import find as find_waits
 from backend.model import EventKind
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import CREATE, DIALOG, bindings
+from tui.durations import format_duration
 from tui.screens.base import Dialog
 from tui.screens.confirm import Choice, Question
 from tui.screens.create_form import (
+    FIELD_HINTS,
     FIELD_NAMES,
     FIELDS,
     ON,
@@ -38,6 +43,7 @@ from tui.screens.deeds import rest_of
 from tui.screens.form import FormBody, FormInput, FormLine, PickedChoice
 from tui.screens.form_screen import FormScreen
 from tui.screens.texts import to_json
+from tui.wording import count
 
 LABELS = {field.name: field.label for field in FIELDS}
 PREVIEWS = ("JSON", "gcloud alpha", "gcloud", "curl")
@@ -82,6 +88,9 @@ class CreateScreen(FormScreen):
         self._preview = 0
         self._offered: dict[str, tuple[str, ...]] = {}
         self._asked: set[str] = set()
+        self._reservations: dict[str, list[str]] = {}
+        self._limits: list[Limit] = []
+        self._waits: list[Waits] | None = None
         self._runtime_is_ours = not self._texts.get("runtime_version")
         self.request: CreateRequest | None = None
         self.found: list[Problem] = []
@@ -102,6 +111,7 @@ class CreateScreen(FormScreen):
                 yield Static(id="preview-title", markup=False)
                 with VerticalScroll(id="preview-scroll", can_focus=False):
                     yield Static(id="preview", markup=False)
+        yield Static(id="create-standing", markup=False)
         yield Static(id="create-summary", markup=False)
 
     def _line(self, field: Field) -> FormLine:
@@ -166,8 +176,39 @@ class CreateScreen(FormScreen):
             if problem.field not in bad
         ]
         advice = warnings(request, existing=fleet.queued_resources, zone_types=self._offered.get(request.zone))
+        advice += self._advise(request)
         self._tell(texts, advice)
+        self._show_standing(request)
         self._show_preview(request)
+
+    def _advise(self, request: CreateRequest) -> list[Problem]:
+        """What the journal and the zone's reservations say about it."""
+        found = warn_of_limit(request, self.console.fleet.queued_resources, self._limits)
+        listed = self._reservations.get(request.zone)
+        wanted = request.reservation.rpartition("/")[2]
+        if wanted and not request.reservation_host and listed is not None and wanted not in listed:
+            cure = f"It lists {', '.join(listed[:5])}." if listed else "It lists none."
+            found.append(Problem("reservation", f"{request.zone} lists no reservation {wanted}.", cure))
+        return found
+
+    def _show_standing(self, request: CreateRequest) -> None:
+        """Chips held and limits told, and how long such a request waited before; each with its source."""
+        tower = self.console.tower
+        if self._waits is None and tower is not None:
+            self._limits = [*configured(tower.context.limits), *LimitStore(tower.journal).known(request.project)]
+            self._waits = statistics(tower.journal.queue_waits())
+        place = standing(request, self.console.fleet.queued_resources, self._limits)
+        lines = [place.sentence] if place is not None else []
+        waited = find_waits(
+            self._waits or (), request.project, request.zone, request.accelerator_type, request.tier.value
+        )
+        if waited is not None:
+            lines.append(
+                f"waited for before, seen here: median {format_duration(waited.median_s)}, "
+                f"{format_duration(waited.shortest_s)} to {format_duration(waited.longest_s)} ({count(waited.count, 'time')})"
+            )
+        self.query_one("#create-standing").display = bool(lines)
+        self._say("#create-standing", "\n".join(lines))
 
     def _tell(self, texts: Mapping[str, str], advice: Sequence[Problem]) -> None:
         for line in self.lines.values():
@@ -204,10 +245,21 @@ class CreateScreen(FormScreen):
         if zone in self.console.context.zones and zone not in self._asked and self.console.tower is not None:
             self._asked.add(zone)
             self.background(self._ask_types(zone), group=f"types-{zone}", title=f"types of {zone}")
+            self.background(self._ask_reservations(zone), group=f"held-{zone}", title=f"reservations of {zone}")
+        names = self._reservations.get(zone, [])
+        line = self.line("reservation")
+        line.suggest(names)
+        hint = FIELD_HINTS["reservation"]
+        line.set_hint(f"{', '.join(names[:4])}; {hint}" if names else hint)
 
     async def _ask_types(self, zone: str) -> None:
         client = self.console.require_tower().client
         self._offered[zone] = tuple(await client.accelerator_types(self.console.context.project, zone))
+        self._dirty = True
+
+    async def _ask_reservations(self, zone: str) -> None:
+        client = self.console.require_tower().client
+        self._reservations[zone] = await client.reservations(self.console.context.project, zone)
         self._dirty = True
 
     def preview_text(self, request: CreateRequest, kind: str) -> str:
@@ -292,9 +344,12 @@ class CreateScreen(FormScreen):
         advice = warnings(
             request, existing=self.console.fleet.queued_resources, zone_types=self._offered.get(request.zone)
         )
+        advice += self._advise(request)
+        place = standing(request, self.console.fleet.queued_resources, self._limits)
         lines = [
             f"{request.name} in {request.zone}: {size_words(request)}",
             f"tier {request.tier.value}, runtime {request.runtime_version}",
+            *([place.sentence] if place is not None else []),
             *(f"! {problem}" for problem in advice),
         ]
         answer = await self.console.push_screen_wait(

@@ -100,6 +100,7 @@ FIELDS: tuple[Field, ...] = (
     Field("description", "description", "--description", more=True),
 )
 FIELD_NAMES = frozenset(field.name for field in FIELDS)
+FIELD_HINTS = {field.name: field.hint for field in FIELDS}
 ON = "yes"
 """The text of a flag that is set; an empty text is one that is not."""
 

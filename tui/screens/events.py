@@ -99,7 +99,8 @@ class EventsScreen(TableScreen):
         try:
             run = self.console.find_run(name)
         except OperatorError:
-            self.console.show_request(name)
+            if not self.console.open_refused(name):
+                self.console.show_request(name)
         else:
             self.console.open_run(run)
 

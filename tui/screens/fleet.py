@@ -105,7 +105,9 @@ class FleetScreen(TableScreen):
             spans = tuple(tower.journal.timeline(item.key))
         since = self.console.fleet.since.get(item.key) if isinstance(item, QueuedResource) else None
         stale = stale_words(self.console.fleet, item, now) if item is not None else ""
-        self.query_one(FleetDetail).show(item, since, spans, now, keys=self._dead_keys(), stale=stale)
+        notes = self.console.notes_about(item.key) if isinstance(item, QueuedResource) else ()
+        detail = self.query_one(FleetDetail)
+        detail.show(item, since, spans, now, keys=self._dead_keys(), stale=stale, notes=notes)
 
     @on(LiveTable.RowHighlighted)
     def _highlighted(self) -> None:

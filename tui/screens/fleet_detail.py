@@ -78,10 +78,12 @@ class FleetDetail(Vertical):
         *,
         keys: str,
         stale: str = "",
+        notes: Sequence[str] = (),
     ) -> None:
         """Draws what is known of one item; hides itself when there is none.
 
         Args:
+            notes: What this program is to do about it.
             keys: What to press for a dead request.
             stale: Why this is not what is now, but what was last heard; empty while it is fresh.
         """
@@ -97,7 +99,7 @@ class FleetDetail(Vertical):
         lines = self._facts(item, now) if self.screen.has_class("-vast") else [summary(item, now)]
         if stale:
             lines.insert(0, stale)
-        lines += sentences(item, since, now)
+        lines += [*sentences(item, since, now), *notes]
         if item.state in DEAD_STATES:
             lines.append(f"{keys}.")
         self._say("#detail-text", "\n".join(lines))

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from backend.costs import total
 from backend.model import DEAD_STATES, Fleet, QueuedResourceState
 from backend.run_model import RunState
 from jobs import accelerators
 from tui.wording import count, fold
 
 if TYPE_CHECKING:
+    from backend.cloud.intents import Intent
+    from backend.cloud.policies import Keep
+    from backend.costs import Cost
     from backend.runs import Run
 
 
@@ -25,8 +29,25 @@ def costs(fleet: Fleet, prices: Sequence[tuple[str, float]]) -> str:
     return f"about {total:,.2f} USD an hour by your prices" if total else ""
 
 
-def leaving_lines(fleet: Fleet, runs: Iterable[Run], prices: Sequence[tuple[str, float]] = ()) -> list[str]:
-    """One sentence each; none when nothing is left behind."""
+def leaving_lines(
+    fleet: Fleet,
+    runs: Iterable[Run],
+    prices: Sequence[tuple[str, float]] = (),
+    *,
+    spent: Iterable[Cost] = (),
+    keeps: Iterable[Keep] = (),
+    wishes: Iterable[Intent] = (),
+) -> list[str]:
+    """One sentence each; none when nothing is left behind.
+
+    Args:
+        fleet: What exists.
+        runs: What this console launched or found again.
+        prices: USD per chip-hour by generation.
+        spent: What the requests have cost so far.
+        keeps: Policies that were not ended.
+        wishes: Deletes and recreates that are not done.
+    """
     active = [item for item in fleet.queued_resources if item.state == QueuedResourceState.ACTIVE]
     dead = [item for item in fleet.queued_resources if item.state in DEAD_STATES]
     other = [item for item in fleet.queued_resources if item not in active and item not in dead]
@@ -45,6 +66,15 @@ def leaving_lines(fleet: Fleet, runs: Iterable[Run], prices: Sequence[tuple[str,
         lines.append(f"Dead and holding quota: {fold(item.name for item in dead)} ({chips}).")
     if fleet.standalone:
         lines.append(f"TPU VMs without a queued resource: {fold(item.node_id for item in fleet.standalone)}.")
+    so_far = total(spent)
+    if so_far.chip_hours or so_far.is_lower_bound:
+        lines.append(f"What exists has used {so_far.sentence}.")
+    pending = [f"{each.kind.value} {each.name}" for each in wishes]
+    if pending:
+        lines.append(f"Wished and not done; it goes on when a console is open: {', '.join(pending)}.")
+    idle = [each.name for each in keeps if not each.running]
+    if idle:
+        lines.append(f"Kept by a policy that no process carries out (`slicetower qr keep`): {fold(idle)}.")
     living = [run for run in runs if run.state is RunState.RUNNING]
     detached = [run for run in living if run.request.supervised]
     tied = [run for run in living if not run.request.supervised]

@@ -157,3 +157,18 @@ def test_what_cannot_be_injected_is_said_with_its_cure(fault: str, values: dict[
     with pytest.raises(OperatorError) as raised:
         faults.apply(world.world, fault, values)
     assert text in str(raised.value)
+
+
+def test_a_reimaged_worker_has_another_host_key_which_the_api_may_serve_later() -> None:
+    world = Turned()
+    world.active("a")
+
+    def served() -> list[str]:
+        found = world.call("GetGuestAttributes", name=f"{PARENT}/nodes/a-0", queryPath="hostkeys/")
+        return [each["queryValue"]["items"][0]["value"] for each in found["guestAttributes"]]
+
+    before = served()
+    assert "still serves the old one" in inject(world, "reimage", target="a/0/1", unserved=True)
+    assert served() == before
+    inject(world, "reimage", target="a/0/1", serve=True)
+    assert [one == two for one, two in zip(served(), before, strict=True)] == [True, False, True, True]

@@ -284,3 +284,15 @@ async def test_the_compute_call_of_gclouds_ssh_is_answered(rest: Rest) -> None:
     project = await rest.call("GET", "/compute/v1/projects/demo-project")
     assert project["commonInstanceMetadata"]["items"] == []
     await rest.call("GET", "/compute/v1/projects/other", status=404)
+
+
+async def test_the_versions_of_old_are_listed_by_v1_alone(rest: Rest) -> None:
+    place = "projects/demo-project/locations/us-west4-a/tensorflowVersions"
+    listed = await rest.call("GET", f"v1/{place}")
+    assert {"name": f"{place}/2.17.0", "version": "2.17.0"} in listed["tensorflowVersions"]
+    first = await rest.call("GET", f"v1/{place}?pageSize=1")
+    rest_of_them = await rest.call("GET", f"v1/{place}?pageToken={first['nextPageToken']}")
+    assert first["tensorflowVersions"] + rest_of_them["tensorflowVersions"] == listed["tensorflowVersions"]
+    assert (await rest.call("GET", f"v1/{place}/2.17.0"))["version"] == "2.17.0"
+    await rest.call("GET", f"v1/{place}/0.1", status=404)
+    await rest.call("GET", f"v2/{place}", status=404)
