@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +31,36 @@ def sim(simulators: SimulatorFactory) -> Simulator:
     return simulators(seed=3)
 
 
+def _take_terminal(*, nohup: bool) -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    if nohup:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 class Terminal:
     """`slicetower ...` as the foreground job of a terminal of its own."""
 
-    def __init__(self, sim: Simulator, *arguments: str) -> None:
+    def __init__(self, sim: Simulator, *arguments: str, nohup: bool = False) -> None:
         self.master, self.slave = pty.openpty()
         self.before: list[Any] = termios.tcgetattr(self.slave)
         self.text = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tui.cli.main", "--context-file", str(sim.context_file), *arguments],
+            [
+                *(["env", "--ignore-signal=HUP"] if nohup else []),
+                sys.executable,
+                "-m",
+                "tui.cli.main",
+                "--context-file",
+                str(sim.context_file),
+                *arguments,
+            ],
             cwd=ROOT,
             env=own_environment(sim.directory),
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=partial(_take_terminal, nohup=nohup),
         )
 
     def read(self, seconds: float) -> None:
@@ -73,20 +88,27 @@ class Terminal:
         assert termios.tcgetattr(self.slave) == self.before, "the terminal is given back as it was"
         return self.process.returncode
 
+    def hang_up(self) -> None:
+        """Closes the terminal, as its window does; the kernel sends SIGHUP."""
+        os.close(self.slave)
+        os.close(self.master)
+        self.master = self.slave = -1
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(BOUND_S)
-        os.close(self.master)
-        os.close(self.slave)
+        if self.master >= 0:
+            os.close(self.master)
+            os.close(self.slave)
 
 
 @pytest.fixture
 def terminals(sim: Simulator) -> Iterator[Any]:
     made: list[Terminal] = []
 
-    def start(*arguments: str) -> Terminal:
-        made.append(Terminal(sim, *arguments))
+    def start(*arguments: str, nohup: bool = False) -> Terminal:
+        made.append(Terminal(sim, *arguments, nohup=nohup))
         return made[-1]
 
     yield start
@@ -177,3 +199,26 @@ def test_a_polite_kill_stops_without_a_question(terminals: Any) -> None:
     terminal.shows("stopped, confirmed")
     assert terminal.ends() == 130
     assert not holding(mark)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_closed_terminal_leaves_no_tied_process_on_the_workers(terminals: Any, asks: bool) -> None:
+    mark = f"617.{asks:d}25"
+    terminal = terminals("run", "train-a/0", "--", "sleep", mark)
+    wait_for(lambda: len(holding(mark)) == 4, "four remote processes")
+    if asks:
+        terminal.press(CTRL_C)
+        terminal.shows("go on")
+    terminal.hang_up()
+    assert terminal.process.wait(BOUND_S) == 130
+    assert not holding(mark)
+
+
+def test_under_nohup_a_closed_terminal_changes_nothing(terminals: Any, tmp_path: Path) -> None:
+    until = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    terminal = terminals("run", "train-a/0/0", "--", "sh", "-c", until, "mark-619", nohup=True)
+    wait_for(lambda: bool(holding("mark-619")), "a remote process")
+    terminal.process.send_signal(signal.SIGHUP)
+    (tmp_path / "go").touch()
+    terminal.shows("1 ok")
+    assert terminal.ends() == 0

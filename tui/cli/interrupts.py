@@ -56,6 +56,15 @@ class Interrupts:
             say("interrupted: starts nothing more, stops what runs, and confirms it (again: leave without)")
             self.stopping = asyncio.ensure_future(self._stop())
 
+    def hang_up(self) -> None:
+        """The terminal was closed: what a supervisor keeps goes on without us, all else would be left to nobody and is ended."""
+        self._answered()
+        if self._run.request.supervised:
+            self.detached = True
+            self._run.detach()
+        else:
+            self.stop()
+
     async def _stop(self) -> None:
         print_stop(await self._run.stop())
 
@@ -117,7 +126,8 @@ class _Keys:
 
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self._descriptor)
-        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
+        with suppress(termios.error):  # The terminal is gone.
+            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
 
 def _has_terminal() -> bool:

@@ -159,7 +159,7 @@ async def follow(tower: Tower, run: Run, arguments: argparse.Namespace) -> int:
     live = LiveLines(run, raw=arguments.raw) if arguments.stream and arguments.format != "json" else None
     told: set[int] = set()
     interrupts = Interrupts(run)
-    with on_interrupt(interrupts.interrupt, interrupts.stop):
+    with on_interrupt(interrupts.interrupt, interrupts.stop, interrupts.hang_up):
         ending = asyncio.ensure_future(run.until_started() if arguments.detach else run.wait())
         giving_up = asyncio.ensure_future(interrupts.given_up.wait())
         try:

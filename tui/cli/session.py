@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import getpass
+import os
 import signal
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from backend.context import Context, load_context
@@ -62,10 +65,17 @@ async def workers_for(tower: Tower, targets: Sequence[str]) -> tuple[WorkerRef, 
 
 
 @contextmanager
-def on_interrupt(handle: Callable[[], None], end: Callable[[], None] | None = None) -> Iterator[None]:
-    """Calls `handle` for every Ctrl-C inside the block, and for every SIGTERM `end`, or the same."""
+def on_interrupt(
+    handle: Callable[[], None], end: Callable[[], None] | None = None, hang_up: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Calls `handle` for every Ctrl-C in the block, for every SIGTERM `end`, for a closed terminal `hang_up`; else the one before.
+
+    Under `nohup`, which has a closed terminal ignored, it stays so.
+    """
     loop = asyncio.get_running_loop()
     handlers = {signal.SIGINT: handle, signal.SIGTERM: end or handle}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        handlers[signal.SIGHUP] = partial(_hung_up, hang_up or end or handle)
     for kind, handler in handlers.items():
         loop.add_signal_handler(kind, handler)
     try:
@@ -74,6 +84,17 @@ def on_interrupt(handle: Callable[[], None], end: Callable[[], None] | None = No
         for kind in handlers:
             with suppress(ValueError):
                 loop.remove_signal_handler(kind)
+
+
+def _hung_up(then: Callable[[], None]) -> None:
+    """The terminal is gone: what would be told there is told nobody, since writing there is an error now."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    then()
 
 
 def say(text: str) -> None:
