@@ -171,6 +171,7 @@ class Fanout:
         execute: Callable[[int], Awaitable[None]],
         changed: Callable[[], None],
         *,
+        begins: Callable[[Sequence[int]], None] = lambda _batch: None,
         resumed: bool = False,
         quiet_s: float = DEADLOCK_QUIET_S,
         clock: Callable[[], float] = time.monotonic,
@@ -180,6 +181,7 @@ class Fanout:
         self._policy = policy
         self._execute = execute
         self._changed = changed
+        self._begins = begins
         self._quiet_s = quiet_s
         self._clock = clock
         self._wake = asyncio.Event()
@@ -228,6 +230,7 @@ class Fanout:
                     break
                 self.batch += 1
                 self.started += len(batch)
+                self._begins(batch)
                 self._last_activity = self._clock()
                 for index in (index for index in batch if not self._results[index].ended):
                     task = asyncio.ensure_future(self._execute(index))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 
 from backend.context import Paths
 from backend.fanout import FailurePolicy, Fanout, Phase, summarize
@@ -81,7 +82,8 @@ class RunDriving:
         run.stopper = driver
         policy = FailurePolicy.parse(run.request.on_failure, run.request.max_failures)
         execute = driver.resume if resumed and isinstance(driver, DetachedDriver) else driver.execute
-        run.fanout = Fanout(run.results, run.batches, policy, execute, run.changed, resumed=resumed)
+        begins = partial(self._write_ahead, run)
+        run.fanout = Fanout(run.results, run.batches, policy, execute, run.changed, begins=begins, resumed=resumed)
         self.active[run.id] = run
         run.task = asyncio.create_task(self._drive(run, values, resumed=resumed), name=f"run {run.id}")
 
@@ -149,6 +151,15 @@ class RunDriving:
         while True:
             await asyncio.sleep(SAVE_S)
             with suppress(sqlite3.Error):  # A full disk: what is dirty stays so, and is tried again.
+                self._save(run)
+
+    def _write_ahead(self, run: Run, batch: Sequence[int]) -> None:
+        """Before any command of a batch starts: a console that is killed must not leave a record that says it did not."""
+        for index in batch:
+            if not run.results[index].ended and run.results[index].phase is Phase.WAITING:
+                run.phase(index, Phase.CONNECTING)
+        if run.dirty:
+            with suppress(sqlite3.Error):
                 self._save(run)
 
     def _save(self, run: Run) -> None:

@@ -285,6 +285,22 @@ def test_retry_runs_only_where_it_did_not_end_well(sim: Simulator) -> None:
     assert again.returncode == 0, again.stderr
 
 
+@pytest.mark.parametrize("batch", [0, 1])
+def test_what_had_started_when_the_console_was_killed_is_never_called_not_started(
+    sim: Simulator, tmp_path: Path, batch: int
+) -> None:
+    until = f'[ "$HOSTNAME" = "${{HOSTNAME%-w-{batch}}}" ] && exit 0; touch {tmp_path}/begun; exec sleep 631.{batch}'
+    process = start(sim, "run", "train-a/0/0-1", "--batch-size", "1", "--", "sh", "-c", until)
+    wait_for((tmp_path / "begun").exists, "the process of that batch")
+    process.kill()
+    process.communicate(timeout=BOUND_S)
+    shown = sim.cli("runs", "show", "last", "--format", "json")
+    last = next(item for item in lines(shown) if item.get("target") == f"train-a/0/{batch}")
+    assert last["outcome"] in ("unknown", "pending"), last
+    assert sim.cli("runs", "stop", "last").returncode == 0
+    assert not holding(f"631.{batch}")
+
+
 @pytest.mark.parametrize("verb", [["runs", "show"], ["runs", "stop"], ["runs", "retry"], ["logs"]])
 def test_a_run_that_does_not_exist_is_said(sim: Simulator, verb: list[str]) -> None:
     done = sim.cli(*verb, "20000101-000000-none")

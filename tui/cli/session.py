@@ -68,9 +68,9 @@ async def workers_for(tower: Tower, targets: Sequence[str]) -> tuple[WorkerRef, 
 def on_interrupt(
     handle: Callable[[], None], end: Callable[[], None] | None = None, hang_up: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """Calls `handle` for every Ctrl-C in the block, for every SIGTERM `end`, for a closed terminal `hang_up`; else the one before.
+    """Calls `handle` for every Ctrl-C in the block, `end` for every SIGTERM, `hang_up` for a closed terminal.
 
-    Under `nohup`, which has a closed terminal ignored, it stays so.
+    What is not given is as the one before. Under `nohup`, which has a closed terminal ignored, it stays so.
     """
     loop = asyncio.get_running_loop()
     handlers = {signal.SIGINT: handle, signal.SIGTERM: end or handle}
