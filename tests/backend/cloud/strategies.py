@@ -71,7 +71,7 @@ def requests(draw: st.DrawFn) -> CreateRequest:
     else:
         shape = draw(st.sampled_from([("v4", "2x2x4"), ("v5litepod", "4x4"), ("v5p", "4x4x4")]))
         request = replace(request, type=shape[0], topology=shape[1])
-    tier = draw(st.sampled_from(list(Tier)))
+    tier = draw(st.sampled_from([each for each in Tier if each is not Tier.UNSURE]))
     request = replace(request, tier=tier)
     if tier is Tier.ON_DEMAND:
         request = replace(request, provisioning_model=draw(st.sampled_from(["", "standard"])))
