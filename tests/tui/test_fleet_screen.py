@@ -170,6 +170,29 @@ async def test_an_api_that_does_not_answer_is_told_and_never_read_as_an_empty_fl
         assert "No queued resource" not in text
 
 
+async def test_the_cursor_stays_on_its_request_over_every_size_and_an_empty_filter(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=SMALL) as driven:
+        await driven.shows("train-a", "ACTIVE")
+        driven.app.show_request("train-a")
+        screen = driven.app.screen
+        assert isinstance(screen, FleetScreen)
+
+        def at() -> str:
+            row = screen.table.cursor_row
+            return str(row.key) if row is not None else ""
+
+        for size in (MEDIUM, SMALL, WIDE, SMALL):
+            await driven.pilot.resize_terminal(*size)
+            await driven.until(lambda small=size == SMALL: (len(screen.table.columns) == 5) == small and at())  # type: ignore[misc]
+            assert "train-a" in at(), size
+        screen.apply_filter("no such thing")
+        assert at() == ""
+        screen.apply_filter("")
+        assert "train-a" in at()
+
+
 async def test_an_outage_under_a_full_fleet_says_why_and_since_when(
     simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

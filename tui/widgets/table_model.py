@@ -77,6 +77,8 @@ class TableModel:
         """Whether each row passes the filter; None: to be asked for all rows."""
         self._order: list[int] | None = None
         """Places of the view's rows; None: to be sorted anew."""
+        self._key_before: Key | None = None
+        """The cursor's row before the view became empty."""
         self._cursor_place = 0
         """Where the cursor's row stood among `rows`."""
 
@@ -154,8 +156,12 @@ class TableModel:
     def _keep_cursor(self) -> None:
         view = self.view
         if not view:
+            # Rows that come back, under other columns or another filter, find the cursor where it was.
+            self._key_before = self.cursor_key if self.cursor_key is not None else self._key_before
             self.cursor, self.cursor_key = 0, None
             return
+        if self.cursor_key is None:
+            self.cursor_key, self._key_before = self._key_before, None
         if not (self.cursor < len(view) and view[self.cursor].key == self.cursor_key):
             found = self._find_cursor() if self.cursor_key is not None else None
             self.cursor = found if found is not None else min(self.cursor, len(view) - 1)
