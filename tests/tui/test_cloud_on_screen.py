@@ -16,6 +16,7 @@ from backend.context import Context
 from backend.costs import Cost
 from backend.journal import QueueWait
 from backend.model import Fleet, Operation, Status
+from backend.notifications import Notice
 from tests.simulator import SimulatorFactory
 from tests.tui.driving import WIDE, Console, console
 from tui.screens.confirm import Question
@@ -147,3 +148,24 @@ async def test_what_a_refused_recreate_deleted_opens_as_a_form_from_its_event(
         screen = driven.app.screen
         assert isinstance(screen, CreateScreen)
         assert screen.texts()["accelerator_type"] == "v5litepod-16"
+
+
+async def test_a_notice_rings_and_reaches_the_terminal_without_anybodys_escapes(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config" / "slicetower"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("[notifications]\nosc9 = true\nbell = true\n")
+    async with console(context, tmp_path, monkeypatch) as driven:
+        written: list[str] = []
+        rung: list[bool] = []
+        assert driven.app._driver is not None
+        monkeypatch.setattr(driven.app._driver, "write", written.append)
+        monkeypatch.setattr(driven.app, "bell", lambda: rung.append(True))
+        driven.app._show_notice(Notice(datetime.now(UTC), "a", "a is SUSPENDED\x1b]9;evil\x07\x9d", urgent=True))
+        assert rung == [True]
+        (sent,) = [text for text in written if text.startswith("\x1b]9;")]
+        assert sent.startswith("\x1b]9;a is SUSPENDED")
+        assert sent.count("\x1b") == sent.count("\x07") == 1
+        assert "\x9d" not in sent
+        await driven.until(lambda: "a is SUSPENDED" in driven.toasts(), "the toast")

@@ -123,6 +123,8 @@ async def test_gcloud_shows_what_a_zone_has(gcloud: Gcloud) -> None:
     assert [item["locationId"] for item in locations] == ["us-east5-a", "us-west4-a"]
     versions = await gcloud.json("compute", "tpus", "tpu-vm", "versions", "list", "--zone", ZONE)
     assert "v2-alpha-tpuv5-lite" in [item["version"] for item in versions]
+    old = await gcloud.json("compute", "tpus", "versions", "list", "--zone", ZONE)
+    assert "2.17.0" in [item["version"] for item in old]
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="not run: there is no ssh on this machine")
