@@ -147,6 +147,22 @@ async def test_logs_show_one_worker_tiles_and_all_merged(
         await driven.shows("all 8 workers", "train-a/1/3")
 
 
+async def test_x_in_a_run_means_all_its_workers_until_one_of_them_is_pointed_at(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=WIDE) as driven:
+        screen = await started(driven, "run train-a/0 -- true")
+        await ended(driven, screen)
+        for keys, targets in ((("x",), "train-a/0/0-3"), (("V", "x"), "train-a/0/0")):
+            await driven.press(*keys)
+            await driven.until(lambda: isinstance(driven.app.screen, RunFormScreen) and driven.app.screen.focused)
+            form = driven.app.screen
+            assert isinstance(form, RunFormScreen)
+            assert form.texts()["targets"] == targets
+            await driven.press("escape")
+            await driven.until(lambda: isinstance(driven.app.screen, RunScreen))
+
+
 async def test_hostile_output_never_reaches_the_screen_raw(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -342,10 +342,10 @@ class RunScreen(TableScreen):
         self.console.push_screen(RunPlotScreen(self.run_))
 
     def do_run_command(self) -> None:
-        self.console.open_run_form(fold_targets(self.marked_workers()) or self._targets())
-
-    def _targets(self) -> list[str]:
-        return list(dict.fromkeys(result.worker.queued_resource for result in self.run_.results))
+        """On the marked workers or that of the cursor where the workers are seen, else on all of this run."""
+        seen = self.query_one(ContentSwitcher).current == "table"
+        chosen = self.marked_workers() if seen else []
+        self.console.open_run_form(fold_targets(chosen or [result.worker for result in self.run_.results]))
 
     async def do_shell(self) -> None:
         workers = self.marked_workers()
