@@ -63,7 +63,7 @@ async def upload(
         await sftp.put(names, place, preserve=True, recurse=True)
         return destination
 
-    return await _all(pool, workers, one, told)
+    return await _all(pool, workers, destination or "~", one, told)
 
 
 async def download(
@@ -88,12 +88,13 @@ async def download(
         await sftp.get(names, str(place), preserve=True, recurse=True)
         return str(place)
 
-    return await _all(pool, workers, one, told)
+    return await _all(pool, workers, " ".join(sources), one, told)
 
 
 async def _all(
     pool: ConnectionPool,
     workers: Sequence[WorkerRef],
+    where: str,
     copy: Callable[[asyncssh.SFTPClient, WorkerRef], Awaitable[str]],
     told: Callable[[Transfer], None],
 ) -> list[Transfer]:
@@ -101,7 +102,7 @@ async def _all(
 
     async def one(worker: WorkerRef) -> Transfer:
         async with turns:
-            done = await _one(pool, worker, copy)
+            done = await _one(pool, worker, where, copy)
         told(done)
         return done
 
@@ -109,7 +110,10 @@ async def _all(
 
 
 async def _one(
-    pool: ConnectionPool, worker: WorkerRef, copy: Callable[[asyncssh.SFTPClient, WorkerRef], Awaitable[str]]
+    pool: ConnectionPool,
+    worker: WorkerRef,
+    where: str,
+    copy: Callable[[asyncssh.SFTPClient, WorkerRef], Awaitable[str]],
 ) -> Transfer:
     try:
         async with await pool.lease(worker) as lease, lease.connection.start_sftp_client() as sftp:
@@ -119,6 +123,6 @@ async def _one(
     except (asyncssh.ConnectionLost, asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection) as error:
         return Transfer(worker, Outcome.UNKNOWN, f"The connection was lost: {plain(str(error))}.")
     except asyncssh.SFTPError as error:
-        return Transfer(worker, Outcome.FAILED, plain(error.reason))
+        return Transfer(worker, Outcome.FAILED, f"{plain(where)}: {plain(error.reason)}")
     except (asyncssh.Error, OSError) as error:
         return Transfer(worker, Outcome.FAILED, plain(str(error)))

@@ -73,8 +73,11 @@ class ApplicationDefaultCredentials:
                 exit_code=ExitCode.CLOUD,
             ) from error
         except exceptions.DefaultCredentialsError as error:
+            unreadable = "not a valid json" in str(error)
             raise OperatorError(
-                "There are no application-default credentials on this machine.",
+                "The file of the application-default credentials is damaged."
+                if unreadable
+                else "There are no application-default credentials on this machine.",
                 LOGIN,
                 exit_code=ExitCode.CLOUD,
                 raw=str(error),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from backend.outcomes import ExitCode
 from backend.sqlite import told
-from tests.simulator import Simulator, SimulatorFactory, run_cli
+from tests.simulator import ROOT, Simulator, SimulatorFactory, run_cli
 
 FULL = "database or disk is full"
 
@@ -108,3 +109,34 @@ def test_a_target_that_nothing_is_like_tells_how_many_there_are(sim: Simulator, 
     assert "There are: big-c, notebook, old-d, sweep-b, taken-e and 1 more." in err
     _, _, err = run(tmp_path, sim, "run", "train-b", "--", "true")
     assert "Near: train-a, taken-e." in err
+
+
+@pytest.mark.parametrize("places", [["pyproject.toml", "train-a/0/0:no/such/folder/x"], ["train-a/0/0:no-such", "."]])
+def test_a_copy_that_fails_names_the_place(sim: Simulator, tmp_path: Path, places: list[str]) -> None:
+    code, _, err = run(tmp_path, sim, "copy", *places)
+    assert code == ExitCode.COMMAND_FAILED
+    assert "no/such/folder/x: No such file" in err or "no-such: No such file" in err
+
+
+@pytest.mark.parametrize(
+    ("row", "arguments"),
+    [
+        ("`qr list`", ["qr", "list"]),
+        ("`fleet`", ["fleet"]),
+        ("`run`", ["run", "train-a/0/0"]),
+        ("`check`", ["check", "train-a/0/0"]),
+        ("`operations list`", ["operations", "list"]),
+        ("`doctor`", ["doctor", "--offline"]),
+    ],
+)
+def test_the_first_json_line_has_the_documented_fields(
+    sim: Simulator, tmp_path: Path, row: str, arguments: list[str]
+) -> None:
+    page = (ROOT / "docs" / "json.md").read_text("utf-8")
+    documented = next(line for line in page.splitlines() if line.startswith(f"| {row} |"))
+    command = ["--", "true"] if row == "`run`" else []
+    _, out, _ = run(tmp_path, sim, *arguments, "--format", "json", *command)
+    lines = out.splitlines()
+    assert lines or row == "`operations list`"
+    for name in json.loads(lines[0]) if lines else ():
+        assert f"`{name}`" in documented or (row == "`fleet`" and f"`{name}`" in page), name
