@@ -140,3 +140,14 @@ def test_the_first_json_line_has_the_documented_fields(
     assert lines or row == "`operations list`"
     for name in json.loads(lines[0]) if lines else ():
         assert f"`{name}`" in documented or (row == "`fleet`" and f"`{name}`" in page), name
+
+
+@pytest.mark.parametrize(
+    "arguments", [["qr", "create", "a", "--spto"], ["run", "a", "--on-failure", "x"], ["--contxt"]]
+)
+def test_a_mistyped_option_is_two_lines(tmp_path: Path, arguments: list[str]) -> None:
+    done = run_cli(*arguments, home=tmp_path)
+    assert done.returncode == ExitCode.USAGE
+    what, cure = done.stderr.splitlines()
+    assert what.startswith("slicetower: ")
+    assert "--help" in cure

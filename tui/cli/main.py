@@ -8,6 +8,7 @@ import importlib
 import sqlite3
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from backend.outcomes import ExitCode, OperatorError
 
@@ -34,10 +35,19 @@ VERBS: dict[str, tuple[str, str]] = {
 """Verb -> (module with `add_arguments(parser)` and `main(arguments) -> int`, one line of help)."""
 
 
+class Parser(argparse.ArgumentParser):
+    """Tells a mistake in one sentence with its cure; the usage, 30 lines for some verbs, is for `--help`."""
+
+    def error(self, message: str) -> NoReturn:
+        from backend.sanitize import plain_text
+
+        self.exit(ExitCode.USAGE, f"slicetower: {plain_text(message)}\n  `{self.prog} --help` explains it.\n")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The options that stand before the verb."""
     listing = "\n".join(f"  {verb:<11} {line}" for verb, (_, line) in VERBS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="slicetower",
         description="The control tower for Cloud TPU Multislice. Without a verb: the console.",
         epilog=f"verbs:\n{listing}\n\n`slicetower VERB --help` explains each.",
@@ -73,7 +83,7 @@ def main(argv: Sequence[str]) -> int:
         hint = f"Did you mean {' or '.join(near)}?" if near else "`slicetower --help` lists the verbs."
         raise OperatorError(f"There is no verb '{arguments.verb}'.", hint)
     module = importlib.import_module(module_name)
-    verb_parser = argparse.ArgumentParser(prog=f"slicetower {arguments.verb or ''}".strip())
+    verb_parser = Parser(prog=f"slicetower {arguments.verb or ''}".strip())
     module.add_arguments(verb_parser)
     command: list[str] = []
     if getattr(module, "TAKES_COMMAND", False) and "--" in rest:
