@@ -6,11 +6,12 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
 from backend.context import Paths
-from backend.fanout import FailurePolicy, Fanout, Phase, summarize
+from backend.fanout import FailurePolicy, Fanout, Phase, WorkerResult, summarize
 from backend.logs import LogStore
 from backend.model import Event, EventKind, Fleet
 from backend.outcomes import OperatorError, Outcome
@@ -155,12 +156,8 @@ class RunDriving:
 
     def _write_ahead(self, run: Run, batch: Sequence[int]) -> None:
         """Before any command of a batch starts: a console that is killed must not leave a record that says it did not."""
-        for index in batch:
-            if not run.results[index].ended and run.results[index].phase is Phase.WAITING:
-                run.phase(index, Phase.CONNECTING)
-        if run.dirty:
-            with suppress(sqlite3.Error):
-                self._save(run)
+        with suppress(sqlite3.Error):
+            self.store.update(run.id, [(place, begun(run.results[place])) for place in batch])
 
     def _save(self, run: Run) -> None:
         places = sorted(run.dirty)
@@ -201,6 +198,11 @@ class RunDriving:
             text=text,
         )
         self._journal.record([event])
+
+
+def begun(result: WorkerResult) -> WorkerResult:
+    """As it is written before its command starts; in memory it waits until it is really connected."""
+    return replace(result, phase=Phase.CONNECTING) if result.phase is Phase.WAITING else result
 
 
 def _last_words(run: Run, untouched: bool) -> str:

@@ -15,7 +15,6 @@ from backend.run_driving import UNREACHED_TEXT, RunDriving, where_of
 from backend.run_live import Run, new_results, now
 from backend.run_model import RunPlan, RunRecord, RunRequest, RunState, StopReport
 from backend.run_plan import make_plan
-from backend.run_prepare import needed
 from backend.run_store import new_run_id
 from backend.sanitize import plain
 from backend.ssh.connections import require_files
@@ -66,10 +65,6 @@ class RunManager(RunDriving):
         run = Run(
             run_id, plan.request, new_results(plan), plan.remote_text, self.logs, started_at, batches=plan.batches
         )
-        if not needed(plan.request):
-            # In the first writing of the record, for the reason that RunDriving._write_ahead gives.
-            for index in plan.batches[0]:
-                run.results[index].phase = Phase.CONNECTING
         self._lock(run_id).take()
         bundle = plan.request.bundle
         self.store.create(
