@@ -110,7 +110,6 @@ class MeshesScreen(TableScreen):
                 yield Static(id="mesh-words", markup=False)
 
     def on_mount(self) -> None:
-        super().on_mount()
         request, slices = self._request, self._item.slice_count
         head = (
             f"{slices} x {self._accelerator.name}, dimension {request.embedding_dimension},"

@@ -90,7 +90,6 @@ class PreflightScreen(ConsoleScreen):
         return self.query_one("#preflight")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._show("compiling; esc cancels it")
         self._compiling = self.background(self._compile(), group="preflight", title="preflight")
 

@@ -47,7 +47,6 @@ class RunPlotScreen(BenchScreen):
 
     def on_mount(self) -> None:
         self._read()
-        super().on_mount()
 
     def _read(self) -> None:
         from backend.bench_live import read_run
@@ -112,7 +111,6 @@ class FilePlotScreen(RunPlotScreen):
         self.crumb = f"plot {path.name}"
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.background(self._load(), group="read", title=f"read {self._path.name}")
 
     async def _load(self) -> None:

@@ -96,7 +96,6 @@ class SweepFormScreen(FormScreen):
         return self.line("batches").control
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.check()
 
     @on(Input.Changed)
