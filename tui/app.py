@@ -30,6 +30,7 @@ from tui.glyphs import ASCII, UNICODE
 from tui.look import default_variables
 from tui.navigation import Navigation
 from tui.screens.base import Performs
+from tui.screens.confirm import Question
 from tui.settings import Settings
 from tui.station import Station
 from tui.themes import DEFAULT_THEME, ThemeStore
@@ -125,6 +126,9 @@ class SliceTower(Station, Navigation, App[int]):
     async def on_event(self, event: TerminalEvent) -> None:
         if isinstance(event, (Key, MouseDown, MouseScrollDown, MouseScrollUp)):
             self.hold_reading()
+        if isinstance(event, Key) and isinstance(self.screen, Question) and not self.screen.answers(event.time):
+            # Typed ahead, before the question was on the screen: whatever it was meant for, it is no answer.
+            return
         await super().on_event(event)
 
     # Telling

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from textual.widgets import Input
 from backend.context import Context
 from tests.tui.driving import console
 from tui.actions import CREATE, bindings
+from tui.screens.confirm import Question
 from tui.screens.create import CreateScreen
 from tui.screens.entry import Entry
 
@@ -94,3 +96,17 @@ async def test_what_is_typed_right_after_the_key_that_opens_a_form_is_in_the_for
         await driven.until(lambda: form.focused is not None and form.texts().get("accelerator_type"))
         texts = form.texts()
         assert (texts["name"], texts["zone"], texts["accelerator_type"]) == ("ac", "us-west4-ad", "e")
+
+
+async def test_a_digit_typed_ahead_answers_no_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console(NOWHERE, tmp_path, monkeypatch, loaded=False) as driven:
+        answers: list[str | None] = []
+        question = Question("Ask for this capacity?")
+        early = events.Key("1", "1")
+        driven.app.push_screen(question, answers.append)
+        await driven.until(lambda: question.answers(time.monotonic()), "the question")
+        driven.app.post_message(early)
+        await driven.pilot.pause()
+        assert answers == []
+        await driven.press("1")
+        assert answers == ["yes"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import string
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -55,6 +57,7 @@ class Question(Dialog[str]):
         self._lines = tuple(lines)
         self._choices = tuple(choices)
         self._chosen = chosen
+        self._seen_at = math.inf
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -70,6 +73,14 @@ class Question(Dialog[str]):
 
     def on_mount(self) -> None:
         self.query_one(f"#answer-{self._chosen + 1}", Button).focus()
+        self.call_after_refresh(self._is_seen)
+
+    def _is_seen(self) -> None:
+        self._seen_at = time.monotonic()
+
+    def answers(self, pressed_at: float) -> bool:
+        """Whether a key pressed at `pressed_at` (monotonic seconds) can be an answer: it came after the question was seen."""
+        return pressed_at >= self._seen_at
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:
