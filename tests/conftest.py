@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,12 @@ from tests.preloaded import close_template
 from tests.simulator import simulators
 
 __all__ = ["nothing_is_left_running", "simulators"]
+
+
+def pytest_configure() -> None:
+    """A suite started in the background of a shell inherits a SIGINT that is ignored; what it starts must feel Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
