@@ -23,7 +23,7 @@ from tests.tui.driving import MEDIUM, SMALL, WIDE, console
 from tests.tui.test_bench_screens import form
 from tui.screens.bench import BenchScreen
 from tui.screens.bench_compare import CompareScreen
-from tui.screens.bench_figures import NO_UTILISATION, series
+from tui.screens.bench_figures import NO_UTILISATION, NO_UTILISATION_CELL, series
 from tui.screens.bench_form import BenchFormScreen, request_of
 from tui.screens.benches import BenchesScreen
 from tui.screens.benches import row as bench_row
@@ -350,7 +350,7 @@ def test_no_utilisation_is_drawn_or_listed_for_a_cpu() -> None:
     drawn = series(record, record.points)
     assert (drawn.peak, drawn.prediction) == (None, None)
     texts = [cell.text if isinstance(cell, Cell) else cell for cell in bench_row(record).cells]
-    assert NO_UTILISATION in texts
+    assert NO_UTILISATION_CELL in texts
     assert not any("%" in text for text in texts)
 
 
@@ -361,5 +361,5 @@ async def test_a_cpus_benchmark_says_in_the_list_why_there_is_no_utilisation(
         record = replace(measured("a", 0.0005, 1, 0), platform="cpu", peak_tflops_per_device=197.0)
         driven.app.require_tower().benches.store.save(record)
         await driven.press("5")
-        text = await driven.shows(NO_UTILISATION, "median")
+        text = await driven.shows(NO_UTILISATION_CELL, "median")
         assert "% of the peak" not in text

@@ -16,6 +16,8 @@ HISTOGRAM_WIDTH = 16
 """Cells of the longest bar."""
 CPU = "cpu"
 NO_UTILISATION = "no MFU for a CPU"
+NO_UTILISATION_CELL = "- (CPU)"
+"""The same in a table, where the mesh needs the width."""
 
 
 def rate_unit(tflops: float) -> tuple[str, float]:

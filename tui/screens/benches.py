@@ -13,7 +13,7 @@ from backend.outcomes import OperatorError
 from tui.actions import BENCHES, BY_ID, bindings
 from tui.screens.base import TableScreen
 from tui.screens.bench import BenchScreen, ask_stop_bench
-from tui.screens.bench_figures import CPU, NO_UTILISATION, series
+from tui.screens.bench_figures import CPU, NO_UTILISATION_CELL, series
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.widgets.throughput_plot import ThroughputPlot
@@ -28,7 +28,7 @@ COLUMNS = (
     Column("mesh", "MESH", min_width=10, max_width=40, flex=1),
     Column("rate", "TFLOP/S/DEV", width=11, align="right"),
     Column("step", "STEP (S)", width=9, align="right"),
-    Column("mfu", "MFU", min_width=6, max_width=16, align="right", priority=1),
+    Column("mfu", "MFU", min_width=6, max_width=8, align="right", priority=1),
     Column("steps", "STEPS", width=5, align="right", priority=2),
     Column("type", "SLICES × TYPE", min_width=12, max_width=20, priority=1),
 )
@@ -51,7 +51,7 @@ def row(record: BenchRecord) -> Row:
             record.request.mesh.words(),
             number_cell(rate, f"{rate:.4g}" if rate is not None else None),
             number_cell(step, f"{step:.4g}" if step is not None else None),
-            number_cell(mfu, f"{mfu:.1%}" if mfu is not None else NO_UTILISATION if cpu else None),
+            number_cell(mfu, f"{mfu:.1%}" if mfu is not None else NO_UTILISATION_CELL if cpu else None),
             number_cell(figures.steps),
             f"{record.slices} × {record.accelerator_type}",
         ),
