@@ -146,7 +146,9 @@ class Terminal:
         console = Console(record=True, width=self.size[0], file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115
         console.print(Text.from_ansi(self.screen_with_colour().rstrip("\n")), end="")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(console.export_svg(title=title))
+        # Without Rich's fonts from the net: a picture asks nobody for anything.
+        svg = re.sub(r"@font-face\s*{[^}]*}\s*", "", console.export_svg(title=title))
+        path.write_text(svg.replace("Fira Code", "DejaVu Sans Mono, Menlo, Consolas"))
 
     def close(self) -> None:
         """Ends the tmux server that this terminal started, and with it what runs in it."""
