@@ -82,7 +82,7 @@ class Terminal:
 
     def screen_with_colour(self) -> str:
         """The same with SGR sequences, for pictures."""
-        return self._tmux("capture-pane", "-p", "-e", "-t", "journey")
+        return self._tmux("capture-pane", "-p", "-e", "-N", "-t", "journey")
 
     def press(self, *keys: str) -> None:
         """Presses keys by tmux's names (`Enter`, `Escape`, `C-p`, `j`)."""
