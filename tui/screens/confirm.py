@@ -57,7 +57,7 @@ class Question(Dialog[str]):
         self._lines = tuple(lines)
         self._choices = tuple(choices)
         self._chosen = chosen
-        self._seen_at = math.inf
+        self._asked_at = math.inf
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -73,14 +73,11 @@ class Question(Dialog[str]):
 
     def on_mount(self) -> None:
         self.query_one(f"#answer-{self._chosen + 1}", Button).focus()
-        self.call_after_refresh(self._is_seen)
-
-    def _is_seen(self) -> None:
-        self._seen_at = time.monotonic()
+        self._asked_at = time.monotonic()
 
     def answers(self, pressed_at: float) -> bool:
-        """Whether a key pressed at `pressed_at` (monotonic seconds) can be an answer: it came after the question was seen."""
-        return pressed_at >= self._seen_at
+        """Whether a key pressed at `pressed_at` (monotonic seconds) can be an answer: it came after the question."""
+        return pressed_at >= self._asked_at
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:

@@ -85,7 +85,7 @@ async def test_a_name_that_is_used_again_is_asked_about_again() -> None:
 
 
 async def test_a_flex_start_request_is_listed_as_such(simulators: SimulatorFactory) -> None:
-    client = CloudClient(simulators().context)
+    client = CloudClient(simulators(fresh=True).context)
     request = CreateRequest("flexible", "demo-project", "us-east5-a", "v6e-8", tier=Tier.FLEX_START)
     request = replace(request, runtime_version="v2-alpha-tpuv6e", max_run_duration_s=7200.0)
     try:
