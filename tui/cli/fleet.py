@@ -16,8 +16,8 @@ from backend.model import DEAD_STATES, WAITING_STATES, Fleet, Slice
 from backend.outcomes import ExitCode
 from backend.sanitize import plain
 from backend.tower import Tower
-from tui.cli.output import add_format, duration, print_json, print_table, timestamp
-from tui.cli.qr_views import cost_json
+from tui.cli.output import add_format, duration, print_json, print_table
+from tui.cli.qr_views import cost_json, row_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,23 +114,9 @@ def _print_table(context: Context, fleet: Fleet, spent: dict[tuple[str, str, str
 
 def _print_json(fleet: Fleet, spent: dict[tuple[str, str, str], Cost], now: datetime) -> None:
     for item in fleet.queued_resources:
-        since = fleet.since.get(item.key)
         print_json(
             {
-                "name": item.name,
-                "project": item.project,
-                "zone": item.zone,
-                "state": item.state,
-                "accelerator_type": item.accelerator_type,
-                "slices": item.slice_count,
-                "chips": item.chips,
-                "workers": item.workers_expected,
-                "workers_ready": item.workers_ready,
-                "tier": item.tier.value,
-                "created_at": timestamp(item.created_at),
-                "state_since": timestamp(since.at) if since is not None else None,
-                "state_since_is_lower_bound": since.is_lower_bound if since is not None else None,
-                "note": advice(item, since, now).text,
+                **row_json(item, fleet.since.get(item.key), now),
                 "nodes": [_node(each) for each in item.slices],
                 **cost_json(spent.get(item.key)),
             }
