@@ -12,10 +12,10 @@ from datetime import datetime
 from pathlib import Path
 
 from backend.context import paths
-from backend.fanout import Phase
 from backend.notifications import Notice, NotificationSettings, Rules
-from backend.run_live import Run
-from backend.run_model import RunState
+from backend.runs.fanout import Phase
+from backend.runs.live import Run
+from backend.runs.model import RunState
 from backend.sanitize import plain
 from backend.settings import Table, read_toml
 from backend.targets import fold

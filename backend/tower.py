@@ -14,16 +14,16 @@ from backend.journal import Journal
 from backend.model import Event, EventKind, Fleet, Operation, QueuedResource
 
 if TYPE_CHECKING:
-    from backend.bench import BenchManager
+    from backend.bench.manager import BenchManager
+    from backend.bench.sweeps import SweepManager
     from backend.cloud.client import CloudClient
     from backend.cloud.watch import FleetWatch
     from backend.costs import Cost
     from backend.notifications import Notice, NotificationSettings, Notifier, Source
-    from backend.run_live import Run
-    from backend.runs import RunManager
+    from backend.runs.live import Run
+    from backend.runs.manager import RunManager
     from backend.ssh.connections import ConnectionPool
     from backend.ssh.keys import AskPassphrase
-    from backend.sweep_manager import SweepManager
 
 STOP_TIMEOUT_S = 5.0
 """For each part to end when the tower closes."""
@@ -122,8 +122,8 @@ class Tower:
 
     @cached_property
     def runs(self) -> RunManager:
-        from backend.run_boots import View
-        from backend.runs import RunManager
+        from backend.runs.boots import View
+        from backend.runs.manager import RunManager
 
         made = RunManager(
             self.pool, self.journal, self.paths, fleet=lambda: self.watch.fleet, context=self.context.name
@@ -133,13 +133,13 @@ class Tower:
 
     @cached_property
     def benches(self) -> BenchManager:
-        from backend.bench import BenchManager
+        from backend.bench.manager import BenchManager
 
         return BenchManager(self.runs, self.pool, self.journal, context=self.context.name)
 
     @cached_property
     def sweeps(self) -> SweepManager:
-        from backend.sweep_manager import SweepManager
+        from backend.bench.sweeps import SweepManager
 
         return SweepManager(self.benches, self.journal)
 

@@ -32,7 +32,13 @@ END_S = 60.0
 LONGEST_REQUEST = 1 << 20
 DESCRIPTORS = 4
 """stdin, stdout, stderr and where the wait status goes."""
-PRELOADED = ("backend.tower", "backend.cloud.client", "backend.runs", "backend.bench", "backend.sim.served")
+PRELOADED = (
+    "backend.tower",
+    "backend.cloud.client",
+    "backend.runs.manager",
+    "backend.bench.manager",
+    "backend.sim.served",
+)
 PACKAGES = ("tui.cli",)
 
 

@@ -16,7 +16,7 @@ from tui.screens.base import ConsoleScreen
 if TYPE_CHECKING:
     from backend.cloud.equivalents import Equivalent
     from backend.model import QueuedResource, Slice
-    from backend.runs import Run
+    from backend.runs.manager import Run
     from backend.targets import WorkerRef
     from tui.app import SliceTower
 

@@ -138,7 +138,7 @@ class Station:
         """Finds again, once the fleet is known, every run that was not seen to end."""
         while not tower.watch.fleet.loaded:
             await tower.watch.next_snapshot()
-        await asyncio.to_thread(importlib.import_module, "backend.runs")
+        await asyncio.to_thread(importlib.import_module, "backend.runs.manager")
         # Modules and the fleet stay: a collection that looks at all of them again blocks the loop for 30 ms and more.
         gc.collect()
         gc.freeze()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from backend.bench_plan import accelerator_of
+from backend.bench.plan import accelerator_of
 from backend.model import Fleet, QueuedResource
 from backend.outcomes import Outcome
 from backend.ssh.hostkeys import node_of

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from backend.outcomes import OperatorError, Outcome
-from backend.run_live import Run
-from backend.run_model import RunPlan, RunRequest
+from backend.runs.live import Run
+from backend.runs.model import RunPlan, RunRequest
 from backend.sanitize import plain
 from backend.targets import WorkerRef, fold
 

@@ -1,6 +1,6 @@
 """The startup script of a production job: at every boot it starts the job anew, under the supervisor.
 
-Filled in by backend/startup_script.py and carried in the metadata of a queued resource, so that it runs after a create,
+Filled in by backend/runs/startup_script.py and carried in the metadata of a queued resource, so that it runs after a create,
 a reset, a repair or a recreate, without any console. Standard library alone, Python 3.8 and newer. Two roles:
 
     (none)   becomes the operator's user, puts the supervisor in place, starts the next boot's run, and ends

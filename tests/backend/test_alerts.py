@@ -18,7 +18,7 @@ from backend.journal import Journal
 from backend.notifications import NotificationSettings, Notifier
 from backend.outcomes import OperatorError
 from backend.tower import Tower
-from tests.backend.run_world import Desk, output, world_desk
+from tests.backend.runs.run_world import Desk, output, world_desk
 from tests.backend.sim.worker_world import world
 
 TALKS_WHEN_TOLD = """\

@@ -28,7 +28,7 @@ from pathlib import Path
 from backend.outcomes import Outcome
 from backend.ssh import lean
 from tests.backend.openssh import Sshd, sshd, worker
-from tests.backend.run_world import sshd_desk
+from tests.backend.runs.run_world import sshd_desk
 
 ROOT = Path(__file__).parents[2]
 CONCURRENCY = 64

@@ -18,7 +18,7 @@ from typing import Any
 from backend.context import Context, Paths, SSHSettings
 from backend.journal import Journal
 from backend.outcomes import Outcome
-from backend.runs import RunManager, RunRequest
+from backend.runs.manager import RunManager, RunRequest
 from backend.ssh import lean
 from backend.ssh.connections import ConnectionPool
 from backend.targets import WorkerRef

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from backend import bundles
-from backend.bundles import Bundle
-from backend.run_model import RunRequest
-from backend.startup_script import SCRIPT_LIMIT_BYTES, startup_script
+from backend.runs import bundles
+from backend.runs.bundles import Bundle
+from backend.runs.model import RunRequest
+from backend.runs.startup_script import SCRIPT_LIMIT_BYTES, startup_script
 from jobs.programs import boot
 
 RUN = "20261130-120000-test"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from backend.bench_model import BenchRecord, StepPoint
-from backend.bench_sweep import PointState
+from backend.bench.model import BenchRecord, StepPoint
+from backend.bench.sweep import PointState
 from backend.context import Context
-from backend.run_model import RunState
+from backend.runs.model import RunState
 from jobs.accelerators import parse
 from tests.simulator import SimulatorFactory
 from tests.tui.cli.test_bench import kept

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.bench_model import BenchState
+from backend.bench.model import BenchState
 from backend.context import Context
 from tests.simulator import SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, Console, console

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from backend.logs import WorkerLog
+from backend.logs.store import WorkerLog
 from tests.simulator import ROOT, Simulator, SimulatorFactory, own_environment
 
 BOUND_S = 120.0

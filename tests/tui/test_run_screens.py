@@ -8,7 +8,7 @@ import pytest
 
 from backend.context import Context
 from backend.outcomes import Outcome
-from backend.run_model import RunState
+from backend.runs.model import RunState
 from tests.simulator import SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, WIDE, Console, console
 from tui.screens.confirm import Question

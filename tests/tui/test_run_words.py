@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rich.style import Style
 
-from backend.fanout import Phase, WorkerResult
-from backend.grouping import OUTPUT_LIMIT
+from backend.diagnosis.grouping import OUTPUT_LIMIT
 from backend.outcomes import Outcome
+from backend.runs.fanout import Phase, WorkerResult
 from backend.targets import WorkerRef
 from tui.look import PLAIN
 from tui.screens.run import gather, progress_words

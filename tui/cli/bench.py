@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from backend.bench_compare import describe, to_csv, to_json_lines
-from backend.bench_model import BenchRecord
-from backend.bench_store import BenchStore
+from backend.bench.compare import describe, to_csv, to_json_lines
+from backend.bench.model import BenchRecord
+from backend.bench.store import BenchStore
 from backend.context import paths
 from backend.journal import Journal
 from backend.outcomes import ExitCode, OperatorError

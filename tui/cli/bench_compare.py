@@ -6,9 +6,9 @@ import argparse
 import sys
 from typing import Any
 
-from backend.bench_compare import Comparison, compare, regressions, weak_scaling
-from backend.bench_model import BenchRecord
-from backend.bench_store import BenchStore
+from backend.bench.compare import Comparison, compare, regressions, weak_scaling
+from backend.bench.model import BenchRecord
+from backend.bench.store import BenchStore
 from backend.outcomes import ExitCode, OperatorError
 from tui.cli.output import add_format, print_json, print_table, timestamp
 

@@ -9,10 +9,10 @@ import sys
 from dataclasses import fields
 from typing import Any
 
-from backend.bench_live import Bench
-from backend.bench_model import COORDINATOR_PORT, BenchPlan, BenchRequest, BenchState
-from backend.fanout import exit_code
+from backend.bench.live import Bench
+from backend.bench.model import COORDINATOR_PORT, BenchPlan, BenchRequest, BenchState
 from backend.outcomes import ExitCode, OperatorError
+from backend.runs.fanout import exit_code
 from backend.sanitize import plain
 from backend.targets import select
 from backend.tower import Tower

@@ -8,8 +8,8 @@ import signal
 import sys
 from dataclasses import fields
 
-from backend.bench_model import BenchRequest
-from backend.bench_sweep import (
+from backend.bench.model import BenchRequest
+from backend.bench.sweep import (
     PointState,
     Sweep,
     SweepPoint,

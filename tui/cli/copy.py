@@ -11,7 +11,7 @@ from backend.outcomes import ExitCode, OperatorError, Outcome
 from backend.sanitize import plain
 from backend.ssh.connections import require_files
 from backend.targets import WorkerRef, fold
-from backend.transfers import Transfer, download, upload
+from backend.tools.transfers import Transfer, download, upload
 from tui.cli.output import add_format, print_json
 from tui.cli.session import context_of, open_tower, say, workers_for
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from backend.fanout import Phase
 from backend.outcomes import Outcome
-from backend.run_live import Run
+from backend.runs.fanout import Phase
+from backend.runs.live import Run
 from tui.cli.run_report import counts, print_stop
 from tui.cli.session import say
 

@@ -8,11 +8,11 @@ import re
 import sys
 
 from backend.context import Context
-from backend.logs import WorkerLog
-from backend.merged_log import MergedLog
+from backend.logs.merged import MergedLog
+from backend.logs.store import WorkerLog
 from backend.outcomes import ExitCode, OperatorError
-from backend.run_live import Run
-from backend.run_model import RunState
+from backend.runs.live import Run
+from backend.runs.model import RunState
 from backend.sanitize import plain, strip_colour
 from backend.targets import fold
 from backend.tower import Tower

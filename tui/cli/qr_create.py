@@ -33,7 +33,7 @@ from tui.cli.qr_views import print_dry_run, print_problems, print_rows
 from tui.cli.qr_wait import wait_ready
 
 if TYPE_CHECKING:
-    from backend.production import ProductionJob
+    from backend.runs.production import ProductionJob
 
 LRO_TIMEOUT_S = 600.0
 """A create ends when the request is queued: seconds, or 15 with flex-start."""

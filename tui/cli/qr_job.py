@@ -18,7 +18,7 @@ from backend.tower import Tower
 from tui.cli.places import seconds_argument
 
 if TYPE_CHECKING:
-    from backend.production import ProductionJob
+    from backend.runs.production import ProductionJob
 
 _FLAGS = (("sync", "--sync"), ("setup", "--setup"), ("env", "--env"), ("bundle", "--bundle"), ("shell", "--shell"))
 
@@ -61,9 +61,9 @@ async def plan(arguments: argparse.Namespace, context: Context, create: CreateRe
         raise OperatorError(
             "--job: the command is empty.", "Write it after `--`: qr create ... --job -- python3 train.py"
         )
-    from backend import bundles
-    from backend.production import plan_job
-    from backend.run_model import RunRequest
+    from backend.runs import bundles
+    from backend.runs.model import RunRequest
+    from backend.runs.production import plan_job
     from backend.ssh.keys import login_name
 
     bundle = await asyncio.to_thread(bundles.from_directory, arguments.sync) if arguments.sync else None
@@ -95,7 +95,7 @@ def show_script(job: ProductionJob, form: str) -> None:
 
 async def begin(tower: Tower, job: ProductionJob) -> None:
     """Uploads the code and keeps the run, before the request is sent."""
-    from backend.production import upload
+    from backend.runs.production import upload
 
     if job.bundle is not None and job.bundle_url:
         await upload(job.bundle, job.bundle_url)
@@ -104,7 +104,7 @@ async def begin(tower: Tower, job: ProductionJob) -> None:
 
 def refused(tower: Tower, job: ProductionJob, error: CloudError) -> None:
     """The request was not made, so its run is over; where that is not certain, it stays open."""
-    from backend.run_model import RunState
+    from backend.runs.model import RunState
 
     if error.transient:
         return

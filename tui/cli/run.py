@@ -9,13 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from backend import bundles
-from backend.bundles import Bundle
 from backend.context import Context
-from backend.fanout import exit_code
 from backend.outcomes import ExitCode, OperatorError
-from backend.run_live import Run
-from backend.run_model import RunPlan, RunRequest
+from backend.runs import bundles
+from backend.runs.bundles import Bundle
+from backend.runs.fanout import exit_code
+from backend.runs.live import Run
+from backend.runs.model import RunPlan, RunRequest
 from backend.sanitize import plain
 from backend.targets import fold
 from backend.tower import Tower

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.attribution import Verdict, of_run
-from backend.fanout import WorkerResult
-from backend.grouping import OUTPUT_LIMIT, WorkerOutput, group
+from backend.diagnosis.attribution import Verdict, of_run
+from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, group
 from backend.outcomes import Outcome
-from backend.run_live import Run
-from backend.run_model import StopReport
+from backend.runs.fanout import WorkerResult
+from backend.runs.live import Run
+from backend.runs.model import StopReport
 from backend.sanitize import LineSplitter, plain, plain_text
 from backend.targets import fold
 from tui.cli.output import print_json, timestamp

@@ -9,14 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from backend import bundles
-from backend.attribution import of_record
 from backend.context import Context
-from backend.fanout import first_failure
+from backend.diagnosis.attribution import of_record
 from backend.model import Fleet
 from backend.outcomes import ExitCode, OperatorError, Outcome
-from backend.run_audit import RunAudit
-from backend.run_model import RunRecord, RunRequest, RunState
+from backend.runs import bundles
+from backend.runs.audit import RunAudit
+from backend.runs.fanout import first_failure
+from backend.runs.model import RunRecord, RunRequest, RunState
 from backend.sanitize import plain
 from backend.targets import WorkerRef, fold, select
 from backend.tower import Tower

@@ -10,9 +10,9 @@ from typing import Any
 
 from backend.context import Context
 from backend.outcomes import ExitCode, OperatorError
-from backend.run_audit import AUDIT_FIELDS, checked_tag
-from backend.run_model import RunRecord
-from backend.run_retention import PrunePlan, plan_prune, prune
+from backend.runs.audit import AUDIT_FIELDS, checked_tag
+from backend.runs.model import RunRecord
+from backend.runs.retention import PrunePlan, plan_prune, prune
 from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, print_json, print_table, timestamp

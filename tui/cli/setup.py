@@ -6,9 +6,9 @@ import argparse
 import asyncio
 
 from backend.context import Context
-from backend.fanout import exit_code
 from backend.outcomes import ExitCode, OperatorError
-from backend.run_live import Run
+from backend.runs.fanout import exit_code
+from backend.runs.live import Run
 from backend.sanitize import plain, plain_text
 from backend.targets import fold
 from backend.tools.setup import (

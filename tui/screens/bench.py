@@ -10,7 +10,7 @@ from textual.containers import Container, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from backend.attribution import of_run
+from backend.diagnosis.attribution import of_run
 from backend.model import EventKind
 from backend.outcomes import OperatorError
 from backend.sanitize import plain_text
@@ -21,8 +21,8 @@ from tui.screens.confirm import Choice, Question
 from tui.widgets.throughput_plot import ThroughputPlot
 
 if TYPE_CHECKING:
-    from backend.bench import Bench
-    from backend.bench_model import BenchRecord
+    from backend.bench.manager import Bench
+    from backend.bench.model import BenchRecord
 
 PLOT_EVERY = 2
 """Ticks between two looks at the readings: the plot is drawn once a second at most."""

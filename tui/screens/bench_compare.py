@@ -21,8 +21,8 @@ from tui.widgets.throughput_plot import ThroughputPlot
 from tui.wording import count
 
 if TYPE_CHECKING:
-    from backend.bench_compare import Comparison
-    from backend.bench_model import BenchRecord
+    from backend.bench.compare import Comparison
+    from backend.bench.model import BenchRecord
 
 COLUMNS = (
     Column("letter", "", width=2),
@@ -62,7 +62,7 @@ def row(place: int, told: Comparison) -> Row:
 
 def scaling_lines(records: Sequence[BenchRecord]) -> list[str]:
     """Weak scaling in words; nothing when there is one slice count alone."""
-    from backend.bench_compare import weak_scaling
+    from backend.bench.compare import weak_scaling
 
     points = weak_scaling(records)
     if len(points) < 2:
@@ -104,7 +104,7 @@ class CompareScreen(TableScreen):
         return sorted(found, key=lambda record: record.started_at)
 
     def tick(self) -> None:
-        from backend.bench_compare import compare
+        from backend.bench.compare import compare
 
         tower = self.console.tower
         version = tower.benches.version if tower is not None else self._seen

@@ -9,7 +9,7 @@ from jobs.statistics import histogram
 from tui.widgets.throughput_plot import PlotSeries
 
 if TYPE_CHECKING:
-    from backend.bench_model import BenchRecord, StepPoint
+    from backend.bench.model import BenchRecord, StepPoint
 
 LABEL_WIDTH = 17
 HISTOGRAM_WIDTH = 16

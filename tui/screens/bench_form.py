@@ -20,7 +20,7 @@ from tui.screens.form_screen import FormScreen
 from tui.wording import count
 
 if TYPE_CHECKING:
-    from backend.bench_model import BenchPlan, BenchRequest, Survey
+    from backend.bench.model import BenchPlan, BenchRequest, Survey
     from jobs.accelerators import Accelerator
     from jobs.roofline import Prediction
 
@@ -54,7 +54,7 @@ def request_of(texts: Mapping[str, str]) -> BenchRequest:
     Raises:
         OperatorError: A field is no whole number.
     """
-    from backend.bench_model import BenchRequest
+    from backend.bench.model import BenchRequest
 
     numbers: dict[str, Any] = {}
     for name, label in NUMBERS:
@@ -111,8 +111,8 @@ class BenchFormScreen(FormScreen):
         self._news = "Asking the workers what they are …"
 
     def compose_body(self) -> Iterable[Widget]:
-        from backend.bench_model import BenchRequest
-        from backend.bench_plan import accelerator_of
+        from backend.bench.model import BenchRequest
+        from backend.bench.plan import accelerator_of
 
         self._accelerator = accelerator_of(self._item)
         defaults = BenchRequest()
@@ -156,7 +156,7 @@ class BenchFormScreen(FormScreen):
 
     def check(self) -> None:
         """Plans what the form says. Nothing is sent."""
-        from backend.bench_plan import plan_bench
+        from backend.bench.plan import plan_bench
 
         if not self.is_mounted:
             return
@@ -219,7 +219,7 @@ class BenchFormScreen(FormScreen):
         self.console.push_screen(SweepFormScreen(self._item, request_of(self.texts()), self._platform()))
 
     def _platform(self) -> str:
-        from backend.bench_plan import platform_of
+        from backend.bench.plan import platform_of
 
         return platform_of(self._survey or {})
 

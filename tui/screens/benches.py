@@ -19,7 +19,7 @@ from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.widgets.throughput_plot import ThroughputPlot
 
 if TYPE_CHECKING:
-    from backend.bench_model import BenchRecord
+    from backend.bench.model import BenchRecord
 
 COLUMNS = (
     Column("started", "STARTED (UTC)", width=14),

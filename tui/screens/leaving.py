@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backend.costs import total
 from backend.model import DEAD_STATES, Fleet, QueuedResourceState
-from backend.run_model import RunState
+from backend.runs.model import RunState
 from jobs import accelerators
 from tui.wording import count, fold
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from backend.cloud.intents import Intent
     from backend.cloud.policies import Keep
     from backend.costs import Cost
-    from backend.runs import Run
+    from backend.runs.manager import Run
 
 
 def costs(fleet: Fleet, prices: Sequence[tuple[str, float]]) -> str:

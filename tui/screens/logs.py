@@ -11,8 +11,8 @@ from textual.containers import Container, Grid
 from textual.widget import Widget
 from textual.widgets import Static
 
-from backend.logs import WorkerLog
-from backend.merged_log import MergedLog
+from backend.logs.merged import MergedLog
+from backend.logs.store import WorkerLog
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import LOGS, Action, bindings
@@ -21,7 +21,7 @@ from tui.screens.base import ConsoleScreen
 from tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
-    from backend.runs import Run
+    from backend.runs.manager import Run
 
 TILES = (1, 2, 4, 8)
 MERGED_MOST = 256

@@ -23,7 +23,7 @@ from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Column, Row, number_cell
 
 if TYPE_CHECKING:
-    from backend.bench_model import BenchRequest
+    from backend.bench.model import BenchRequest
     from backend.model import QueuedResource
     from jobs.accelerators import Accelerator
     from jobs.roofline import Model, Prediction

@@ -22,7 +22,7 @@ from tui.screens.base import ConsoleScreen
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from backend.bench_model import BenchRequest
+    from backend.bench.model import BenchRequest
     from jobs.accelerators import Accelerator
     from jobs.preflight import PreflightReport
 

@@ -15,12 +15,12 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
-from backend.attribution import Verdict, of_run
-from backend.fanout import FAILURES, WorkerResult
-from backend.grouping import OUTPUT_LIMIT, WorkerOutput, group
+from backend.diagnosis.attribution import Verdict, of_run
+from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, group
 from backend.model import EventKind
 from backend.outcomes import OperatorError, Outcome
-from backend.run_model import RunState, StopReport
+from backend.runs.fanout import FAILURES, WorkerResult
+from backend.runs.model import RunState, StopReport
 from backend.targets import WorkerRef, fold
 from tui.actions import BY_ID, RUN, Action, bindings
 from tui.durations import format_duration
@@ -33,7 +33,7 @@ from tui.widgets.rows import Cell, Column, Row, number_cell, outcome_cell
 from tui.wording import count, size, utc_now
 
 if TYPE_CHECKING:
-    from backend.runs import Run
+    from backend.runs.manager import Run
     from tui.app import SliceTower
 
 GROUP_EVERY_S = 1.0

@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 
 from backend.cloud.gcloud_flags import parse_duration
 from backend.outcomes import OperatorError
-from backend.run_model import RunPlan, RunRequest
+from backend.runs.model import RunPlan, RunRequest
 from backend.sanitize import plain_text
 from backend.targets import WorkerRef, select
 from tui.actions import RUN_FORM, bindings

@@ -15,9 +15,9 @@ from tui.screens.bench import BenchScreen
 from tui.screens.bench_figures import CPU
 
 if TYPE_CHECKING:
-    from backend.bench_live import Bench
-    from backend.bench_model import BenchRecord
-    from backend.runs import Run
+    from backend.bench.live import Bench
+    from backend.bench.model import BenchRecord
+    from backend.runs.manager import Run
     from tui.app import SliceTower
 
 SIMULATED = "simulated"
@@ -26,7 +26,7 @@ SIMULATED = "simulated"
 
 def peak_of(console: SliceTower, name: str) -> float | None:
     """The peak of a request's chips, TFLOP/s a device; None where it is not known or they are none."""
-    from backend.bench_plan import accelerator_of
+    from backend.bench.plan import accelerator_of
 
     found = console.fleet.find(name)
     accelerator = accelerator_of(found[0]) if found and console.context.label != SIMULATED else None
@@ -49,7 +49,7 @@ class RunPlotScreen(BenchScreen):
         self._read()
 
     def _read(self) -> None:
-        from backend.bench_live import read_run
+        from backend.bench.live import read_run
 
         run = self._run
         if run is None:
@@ -114,7 +114,7 @@ class FilePlotScreen(RunPlotScreen):
         self.background(self._load(), group="read", title=f"read {self._path.name}")
 
     async def _load(self) -> None:
-        from backend.bench_live import read_file
+        from backend.bench.live import read_file
 
         try:
             self._record = await asyncio.to_thread(read_file, self._path, pattern=self._pattern or None)

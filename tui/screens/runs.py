@@ -10,7 +10,7 @@ from textual import on
 from textual.widget import Widget
 
 from backend.outcomes import OperatorError, Outcome
-from backend.run_model import RunRecord, RunState
+from backend.runs.model import RunRecord, RunState
 from tui.actions import BY_ID, RUNS, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
@@ -19,7 +19,7 @@ from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.wording import utc_now
 
 if TYPE_CHECKING:
-    from backend.runs import Run
+    from backend.runs.manager import Run
 
 COLUMNS = (
     Column("started", "STARTED (UTC)", width=14),

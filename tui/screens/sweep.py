@@ -21,7 +21,7 @@ from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
 
 if TYPE_CHECKING:
-    from backend.bench_sweep import Sweep, SweepPoint
+    from backend.bench.sweep import Sweep, SweepPoint
 
 BAR_WIDTH = 16
 """Cells of the best point's bar."""
@@ -111,7 +111,7 @@ class SweepScreen(TableScreen):
         return True
 
     def _unfinished(self) -> bool:
-        from backend.bench_sweep import was_left
+        from backend.bench.sweep import was_left
 
         return any(was_left(point) for point in self.sweep.points)
 

@@ -21,8 +21,8 @@ from tui.screens.form_screen import FormScreen
 from tui.wording import count
 
 if TYPE_CHECKING:
-    from backend.bench_model import BenchRequest
-    from backend.bench_sweep import Sweep
+    from backend.bench.model import BenchRequest
+    from backend.bench.sweep import Sweep
 
 ALL = "all"
 
@@ -135,7 +135,7 @@ class SweepFormScreen(FormScreen):
         body.update(plain_text("\n".join(lines)))
 
     def _planned(self) -> Sweep:
-        from backend.bench_sweep import join_sweeps, parse_mesh, plan_sweep
+        from backend.bench.sweep import join_sweeps, parse_mesh, plan_sweep
         from jobs.sweep import StopRule
 
         texts = self.texts()

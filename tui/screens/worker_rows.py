@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from backend.fanout import WorkerResult
 from backend.model import Fleet, Slice
 from backend.outcomes import Outcome
+from backend.runs.fanout import WorkerResult
 from backend.targets import WorkerRef, workers_of, workers_of_slice
 from tui.durations import MINUTE_S, format_duration
 from tui.look import state_token
@@ -19,7 +19,7 @@ from tui.widgets.heat_strip import HeatSlice
 from tui.widgets.rows import Cell, Column, Row, RowKeeper, number_cell, outcome_cell
 
 if TYPE_CHECKING:
-    from backend.runs import Run
+    from backend.runs.manager import Run
 
 COLUMNS = (
     Column("worker", "WORKER", min_width=10, max_width=30),

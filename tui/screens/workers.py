@@ -10,9 +10,9 @@ from textual import on
 from textual.containers import Container
 from textual.widget import Widget
 
-from backend.fanout import WorkerResult
 from backend.model import Fleet, QueuedResource
 from backend.outcomes import OperatorError
+from backend.runs.fanout import WorkerResult
 from backend.targets import WorkerRef, select
 from tui.actions import BY_ID, WORKERS, bindings
 from tui.screens.base import TableScreen
@@ -24,7 +24,7 @@ from tui.widgets.live_table import LiveTable
 from tui.wording import utc_now
 
 if TYPE_CHECKING:
-    from backend.runs import Run
+    from backend.runs.manager import Run
 
 PANES = (0, 1, 2, 4, 8)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.bench_model import BenchRecord, BenchRequest, BenchState, BenchSummary, StepPoint
-from backend.bench_store import BenchStore
+from backend.bench.model import BenchRecord, BenchRequest, BenchState, BenchSummary, StepPoint
+from backend.bench.store import BenchStore
 from backend.context import paths
 from backend.journal import Journal
 from backend.outcomes import ExitCode, OperatorError

@@ -1,0 +1,492 @@
+"""A benchmark while it runs: readings by worker and step, read from each worker's log as it grows."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from backend.bench.model import BenchError, BenchRecord, BenchRequest, BenchState, BenchSummary, StepPoint
+from backend.logs.store import WorkerLog
+from backend.outcomes import OperatorError, Outcome
+from backend.runs.fanout import WorkerResult
+from backend.runs.model import RunState, StopReport
+from backend.sanitize import LineSplitter, plain
+from backend.targets import WorkerRef
+from jobs.readings import ABOVE_PEAK, FIRST_STEP, Reading, ReadingParser
+from jobs.statistics import distribution, percentile, statistics
+
+LINES_PER_REFRESH = 20_000
+"""Lines of one log that are read at a time, so that a flood never holds the loop for long."""
+FILE_BLOCK_BYTES = 1 << 20
+READINGS_KEPT = 100_000
+"""Of one worker; the oldest go first."""
+
+
+class FollowedRun(Protocol):
+    """What a benchmark needs of a run (`backend.runs.manager.Run`)."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def workers(self) -> Sequence[WorkerRef]: ...
+    @property
+    def results(self) -> Sequence[WorkerResult]: ...
+    @property
+    def logs(self) -> Mapping[str, WorkerLog]: ...
+    @property
+    def state(self) -> RunState: ...
+    @property
+    def interrupted(self) -> bool: ...
+    @property
+    def first_failure(self) -> WorkerResult | None: ...
+    @property
+    def started_at(self) -> datetime: ...
+    @property
+    def ended_at(self) -> datetime | None: ...
+    def log(self, index: int) -> WorkerLog: ...
+    async def wait(self) -> None: ...
+    async def stop(self) -> StopReport: ...
+
+
+class WorkerReadings:
+    """One worker's log, parsed as far as it has come."""
+
+    def __init__(self, log: WorkerLog, peak_tflops_per_device: float | None, pattern: str | None = None) -> None:
+        self.log = log
+        self.parser = ReadingParser(peak_tflops_per_device, pattern)
+        self.readings: list[Reading] = []
+        self._next_line = 0
+        self._version = -1
+        self._finished = False
+        self._tells_steps = False
+        self._unnumbered = 0
+
+    def step_of(self, reading: Reading) -> int | None:
+        """The step that a reading is of: the one it tells, or its place among those of a log that tells none.
+
+        None for what a log that numbers its steps says beside them, such as upstream's last line.
+        """
+        if reading.step is not None:
+            self._tells_steps = True
+            return reading.step
+        if self._tells_steps:
+            return None
+        self._unnumbered += 1
+        return self._unnumbered - 1
+
+    def read(self, *, to_the_end: bool = False) -> list[Reading]:
+        """New readings since the last call. The line that is being written is left, unless nothing will come any more."""
+        if self._finished or (self._version == self.log.version and not to_the_end):
+            return []
+        self._version = self.log.version
+        end = self.log.total if to_the_end else self.log.ended
+        stop = min(end, self._next_line + LINES_PER_REFRESH)
+        fresh: list[Reading] = []
+        for number in range(self._next_line, stop):
+            raw, _ = self.log.raw_line(number)
+            if raw:
+                fresh.extend(self.parser.feed(raw.decode("utf-8", errors="replace")))
+        self._next_line = stop
+        if stop < end:
+            self._version = -1
+        elif to_the_end:
+            self._finished = True
+        self.readings.extend(fresh)
+        if len(self.readings) > READINGS_KEPT:
+            del self.readings[: len(self.readings) - READINGS_KEPT]
+        return fresh
+
+    @property
+    def is_behind(self) -> bool:
+        """There are lines that were not read yet."""
+        return not self._finished and self._version != self.log.version
+
+
+class Bench:
+    """A benchmark of this console: follow `version`; everything else is as of the last `refresh`.
+
+    Any run whose programs print readings can be wrapped in one, not only our own program's.
+    """
+
+    def __init__(self, run: FollowedRun, record: BenchRecord, *, pattern: str | None = None) -> None:
+        self.run = run
+        self.version = 0
+        self._record = record
+        self._pattern = pattern
+        self._workers: dict[str, WorkerReadings] = {}
+        self._by_step: dict[int, dict[str, Reading]] = {}
+        self._points: dict[int, StepPoint] = {}
+        self._ordered: list[StepPoint] = []
+        self._stale: set[int] = set()
+        self._messages = 0
+        self._state = BenchState.STARTING
+        self.gave_up = False
+        """The manager, not the operator, stopped what was left after a failure."""
+        self.refresh()
+
+    @property
+    def id(self) -> str:
+        return self.run.id
+
+    @property
+    def state(self) -> BenchState:
+        return self._state
+
+    @property
+    def readings(self) -> Mapping[str, list[Reading]]:
+        """By worker address, in the order in which they were told."""
+        return {address: each.readings for address, each in self._workers.items()}
+
+    @property
+    def points(self) -> Sequence[StepPoint]:
+        """By step, warm-ups and what was set aside included (`set_aside` says so)."""
+        return self._ordered
+
+    @property
+    def record(self) -> BenchRecord:
+        """As the journal would keep it now."""
+        return replace_record(self._record, self)
+
+    def point(self, step: int) -> StepPoint | None:
+        return self._points.get(step)
+
+    def worker_step_time(self, address: str) -> float | None:
+        """Median step time of one worker, in seconds."""
+        found = self._workers.get(address)
+        spread = distribution(
+            each.step_time_s
+            for each in (found.readings if found else ())
+            if each.counts and each.step_time_s is not None
+        )
+        return spread.median if spread else None
+
+    def messages(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Worker address -> its last message of that kind (`device`, `compiled`, `summary`, `error`)."""
+        told = {}
+        for address, each in self._workers.items():
+            message = each.parser.message(kind)
+            if message is not None:
+                told[address] = message
+        return told
+
+    @property
+    def errors(self) -> tuple[BenchError, ...]:
+        """What the programs told before they ended, in worker order; the run's first failure says who was first."""
+        return tuple(
+            BenchError(
+                address,
+                plain(str(error.get("kind", ""))),
+                plain(str(error.get("what", "")), limit=2000),
+                plain(str(error.get("cure", ""))),
+            )
+            for address, error in self.messages("error").items()
+        )
+
+    def refresh(self) -> bool:
+        """Reads what the logs have new. True when anything changed. No await, no thread: call it on a clock."""
+        for index, result in enumerate(self.run.results):
+            address = result.worker.address
+            if address not in self._workers and (result.output_bytes or address in self.run.logs):
+                log = self.run.log(index)
+                self._workers[address] = WorkerReadings(log, self._record.peak_tflops_per_device, self._pattern)
+        ended = self.run.state == RunState.ENDED
+        changed = False
+        for address, worker in self._workers.items():
+            for reading in worker.read(to_the_end=ended):
+                changed = True
+                step = worker.step_of(reading)
+                if step is not None:
+                    self._by_step.setdefault(step, {})[address] = reading
+                    self._stale.add(step)
+        messages = sum(len(each.parser.messages) for each in self._workers.values())
+        state = self._state_now()
+        if changed or messages != self._messages or state != self._state:
+            self._messages, self._state = messages, state
+            self._update_points()
+            self.version += 1
+            return True
+        return False
+
+    @property
+    def is_behind(self) -> bool:
+        """There are lines that were not read yet; call `refresh` again."""
+        return any(each.is_behind for each in self._workers.values())
+
+    def _update_points(self) -> None:
+        if not self._stale:
+            return
+        for step in self._stale:
+            self._points[step] = _point(step, list(self._by_step[step].values()))
+        self._stale.clear()
+        self._ordered = [self._points[step] for step in sorted(self._points)]
+
+    def _state_now(self) -> BenchState:
+        if self.run.state == RunState.ENDED:
+            if all(result.outcome == Outcome.OK for result in self.run.results):
+                return BenchState.DONE
+            return BenchState.STOPPED if self.run.interrupted and not self.gave_up else BenchState.FAILED
+        if self.run.state == RunState.DETACHED:
+            return BenchState.DETACHED
+        if self._by_step:
+            return BenchState.STEPPING
+        joined = self.messages("device")
+        if len(joined) >= len(self.run.workers) > 0:
+            return BenchState.COMPILING
+        return BenchState.JOINING if joined else BenchState.STARTING
+
+    def summary(self) -> BenchSummary:
+        """Figures of all counted steps so far."""
+        counted = [point for point in self._ordered if not point.set_aside]
+        aside: Counter[str] = Counter(point.set_aside for point in self._ordered if point.set_aside)
+        times = distribution(point.step_time_s for point in counted)
+        rates = distribution(point.tflops_per_device for point in counted if point.tflops_per_device is not None)
+        compiled = list(self.messages("compiled").values())
+        finished = list(self.messages("summary").values())
+        ratio = next((_number(each, "claimed_flops_per_device") for each in compiled), None)
+        own = next((_number(each, "flops_per_device") for each in compiled), None)
+        claimed = rates.median * ratio / own if rates and ratio and own else None
+        peak = self._record.peak_tflops_per_device
+        mfu = rates.median / peak if rates and peak and self._is_tpu else None
+        slowest, slowest_ratio = self._slowest()
+        above = aside[ABOVE_PEAK]
+        error = ""
+        if above and above >= len(counted):
+            error = (
+                f"{above} of {len(self._ordered)} steps are above the peak of {peak:g} TFLOP/s a device, over 100 % MFU:"
+                " the peak or the FLOP count is wrong."
+            )
+        devices = self._record.devices
+        return BenchSummary(
+            steps=len(counted),
+            set_aside=dict(aside),
+            step_time_s=times.median if times else None,
+            step_time_p10_s=times.p10 if times else None,
+            step_time_p90_s=times.p90 if times else None,
+            tflops_per_device=rates.median if rates else None,
+            tflops_p10=rates.p10 if rates else None,
+            tflops_p90=rates.p90 if rates else None,
+            claimed_tflops_per_device=claimed,
+            tflops_total=rates.median * devices if rates and devices else None,
+            mfu=None if error else mfu,
+            exposed_communication=_median(finished, "exposed_communication"),
+            compile_s=_largest(compiled, "compile_s"),
+            hbm_peak_bytes=_whole(_largest(finished, "hbm_peak_bytes")),
+            hbm_limit_bytes=_whole(_largest(finished, "hbm_limit_bytes")),
+            slowest_worker=slowest,
+            slowest_ratio=slowest_ratio,
+            compiler_ratio=_median(compiled, "compiler_ratio"),
+            error=error,
+        )
+
+    @property
+    def _is_tpu(self) -> bool:
+        told = self.messages("device")
+        platforms = {str(each.get("platform", "")) for each in told.values()} or {self._record.platform}
+        return platforms <= {"tpu", ""}
+
+    def versions(self) -> dict[str, str]:
+        """jax, jaxlib, libtpu, Python and device kind, as the first worker told them."""
+        first = next(iter(self.messages("device").values()), {})
+        names = ("jax", "jaxlib", "libtpu", "python", "kind", "platform")
+        return {name: plain(str(first[name])) for name in names if first.get(name)}
+
+    def _slowest(self) -> tuple[str, float | None]:
+        medians = [
+            (value, address) for address in self._workers if (value := self.worker_step_time(address)) is not None
+        ]
+        if len(medians) < 2:
+            return "", None
+        middle = percentile(sorted(value for value, _ in medians), 0.5)
+        value, address = max(medians)
+        return address, value / middle
+
+    def words(self) -> str:
+        """Where it is, in one line: every figure of the plot in words."""
+        figures = self.summary()
+        if figures.step_time_s is None:
+            joined = len(self.messages("device"))
+            return f"{self._state.value}: {joined} of {len(self.run.workers)} workers have found their devices"
+        wanted = f" of {self._record.request.steps}" if self._record.program_digest else ""
+        text = f"{self._state.value}: {figures.steps}{wanted} steps, {figures.step_time_s:.4g} s a step"
+        if figures.tflops_per_device is not None:
+            text += f", {figures.tflops_per_device:.4g} TFLOP/s a device"
+        if figures.mfu is not None:
+            text += f" ({figures.mfu:.1%} of peak)"
+        if figures.exposed_communication is not None:
+            text += f", {max(0.0, figures.exposed_communication):.0%} exposed communication"
+        return f"{text}. {figures.error}" if figures.error else text
+
+
+def read_run(
+    run: FollowedRun,
+    *,
+    pattern: str | None = None,
+    peak_tflops_per_device: float | None = None,
+    platform: str = "",
+) -> Bench:
+    """The readings of any run, live or over: refresh it on a clock, or once for one that has ended.
+
+    Args:
+        pattern: As `ReadingParser` takes it; the known kinds of lines when left out.
+        platform: `cpu` where that is known: then no utilisation is told.
+
+    Raises:
+        ValueError: The pattern is wrong.
+    """
+    first = run.workers[0]
+    record = BenchRecord(
+        id=run.id,
+        request=BenchRequest(),
+        target=first.queued_resource,
+        project=first.project,
+        zone=first.zone,
+        queued_resource=first.queued_resource,
+        accelerator_type="",
+        slices=len({worker.slice_index for worker in run.workers}),
+        devices=0,
+        platform=platform,
+        state=BenchState.STARTING,
+        context="",
+        started_at=run.started_at,
+        peak_tflops_per_device=peak_tflops_per_device,
+    )
+    ReadingParser(pattern=pattern)
+    return Bench(run, record, pattern=pattern)
+
+
+def read_file(
+    path: Path, *, pattern: str | None = None, peak_tflops_per_device: float | None = None, limit: int = READINGS_KEPT
+) -> BenchRecord:
+    """The readings of a log file as a benchmark that is over. Reads all of it: call it in a thread.
+
+    Args:
+        limit: The newest readings that are kept.
+
+    Raises:
+        OperatorError: The file can't be read, or holds no reading.
+        ValueError: The pattern is wrong.
+    """
+    parser = ReadingParser(peak_tflops_per_device, pattern)
+    splitter = LineSplitter()
+    readings: deque[Reading] = deque(maxlen=limit)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(FILE_BLOCK_BYTES):
+                for line in splitter.feed(block):
+                    readings.extend(parser.feed(line.decode("utf-8", errors="replace")))
+        changed_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except OSError as error:
+        raise OperatorError(
+            f"{plain(str(path))} can't be read: {error.strerror}.", "Write the path of a log."
+        ) from error
+    rest = splitter.flush()
+    if rest is not None:
+        readings.extend(parser.feed(rest.decode("utf-8", errors="replace")))
+    if not readings:
+        raise OperatorError(
+            f"{plain(str(path))} holds no step of a known kind.", "Give a pattern: `:plot FILE -- PATTERN`."
+        )
+    tells = any(each.step is not None for each in readings)
+    by_step = {
+        each.step if each.step is not None else place: each
+        for place, each in enumerate(readings)
+        if each.step is not None or not tells
+    }
+    points = tuple(_point(step, [by_step[step]]) for step in sorted(by_step))
+    figures = statistics(readings, peak_tflops_per_device)
+    times, rates = figures.step_time_s, figures.tflops_per_device
+    summary = BenchSummary(
+        steps=figures.counted,
+        set_aside=dict(figures.set_aside),
+        step_time_s=times.median if times else None,
+        step_time_p10_s=times.p10 if times else None,
+        step_time_p90_s=times.p90 if times else None,
+        tflops_per_device=rates.median if rates else None,
+        tflops_p10=rates.p10 if rates else None,
+        tflops_p90=rates.p90 if rates else None,
+        mfu=figures.mfu,
+        error=figures.error,
+    )
+    return BenchRecord(
+        id=path.name,
+        request=BenchRequest(),
+        target=plain(str(path)),
+        project="",
+        zone="",
+        queued_resource="",
+        accelerator_type="",
+        slices=0,
+        devices=0,
+        platform="",
+        state=BenchState.DONE,
+        context="",
+        started_at=changed_at,
+        summary=summary,
+        points=points,
+        peak_tflops_per_device=peak_tflops_per_device,
+    )
+
+
+def replace_record(record: BenchRecord, bench: Bench) -> BenchRecord:
+    """The record with what is known now."""
+    versions = bench.versions()
+    return replace(
+        record,
+        state=bench.state,
+        ended_at=bench.run.ended_at,
+        versions=versions or record.versions,
+        platform=versions.get("platform", record.platform),
+        summary=bench.summary(),
+        points=tuple(bench.points),
+        errors=bench.errors,
+    )
+
+
+def _point(step: int, readings: list[Reading]) -> StepPoint:
+    reasons = Counter(reading.set_aside for reading in readings)
+    aside = ""
+    if FIRST_STEP in reasons:
+        aside = FIRST_STEP
+    elif not reasons.get(""):
+        aside = next(iter(reasons))
+    used = readings if aside else [reading for reading in readings if reading.counts]
+    times = distribution(each.step_time_s for each in used if each.step_time_s is not None)
+    rates = distribution(each.tflops_per_device for each in used if each.tflops_per_device is not None)
+    return StepPoint(
+        step,
+        len(readings),
+        times.median if times else 0.0,
+        times.minimum if times else 0.0,
+        times.maximum if times else 0.0,
+        rates.median if rates else None,
+        rates.minimum if rates else None,
+        rates.maximum if rates else None,
+        aside if times else aside or "no time",
+    )
+
+
+def _number(message: Mapping[str, Any], key: str) -> float | None:
+    value = message.get(key)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _values(messages: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    return sorted(value for message in messages if (value := _number(message, key)) is not None)
+
+
+def _median(messages: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    values = _values(messages, key)
+    return percentile(values, 0.5) if values else None
+
+
+def _largest(messages: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    values = _values(messages, key)
+    return values[-1] if values else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,164 @@
+"""Who ran what, where, when and how it ended; tags of runs. Beside the run records, in the same journal.
+
+Who: the login of the machine that started the run. Values of secret variables are in no record, so in no export either.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from backend.outcomes import OperatorError
+from backend.runs.fanout import WorkerResult
+from backend.runs.model import RunRecord
+from backend.runs.store import RunJournal
+from backend.sanitize import plain
+
+_STEPS = (
+    """
+    CREATE TABLE run_origins (run TEXT PRIMARY KEY, user TEXT NOT NULL, host TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE run_tags (run TEXT NOT NULL, tag TEXT NOT NULL, PRIMARY KEY (run, tag)) WITHOUT ROWID;
+    CREATE INDEX run_tags_by_tag ON run_tags (tag);
+    """,
+)
+TAG_LENGTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who started a run, from where; empty for runs from before this was kept."""
+
+    user: str = ""
+    host: str = ""
+
+
+def who() -> Origin:
+    """The login that runs this process."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = ""
+    return Origin(user, socket.gethostname())
+
+
+def checked_tag(text: str) -> str:
+    """A tag as it is kept.
+
+    Raises:
+        OperatorError: It is empty, too long, or holds blanks, commas or controls.
+    """
+    tag = text.strip()
+    if not tag or len(tag) > TAG_LENGTH or plain(tag) != tag or any(char.isspace() or char == "," for char in tag):
+        raise OperatorError(f"'{plain(text)}' is no tag.", f"A tag is one word of at most {TAG_LENGTH} characters.")
+    return tag
+
+
+class RunAudit:
+    """Origins and tags."""
+
+    def __init__(self, journal: RunJournal) -> None:
+        self._connection = journal.connection
+        journal.migrate("run_audit", _STEPS)
+
+    def started(self, run_id: str) -> None:
+        """Notes that a run was started by this process."""
+        origin = who()
+        with self._connection as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO run_origins VALUES (?, ?, ?)", (run_id, origin.user, origin.host)
+            )
+
+    def origin(self, run_id: str) -> Origin:
+        row = self._connection.execute("SELECT user, host FROM run_origins WHERE run = ?", (run_id,)).fetchone()
+        return Origin(*row) if row else Origin()
+
+    def tags(self, run_id: str) -> tuple[str, ...]:
+        rows = self._connection.execute("SELECT tag FROM run_tags WHERE run = ? ORDER BY tag", (run_id,))
+        return tuple(str(row[0]) for row in rows)
+
+    def tagged(self, tag: str) -> frozenset[str]:
+        """Ids of the runs that have a tag."""
+        return frozenset(row[0] for row in self._connection.execute("SELECT run FROM run_tags WHERE tag = ?", (tag,)))
+
+    def tag(self, run_id: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
+        """Adds and removes tags; one that is there already, or is not there, stays so.
+
+        Raises:
+            OperatorError: Something is no tag; nothing was changed.
+        """
+        added = [(run_id, checked_tag(each)) for each in add]
+        removed = [(run_id, checked_tag(each)) for each in remove]
+        with self._connection as connection:
+            connection.executemany("INSERT OR IGNORE INTO run_tags VALUES (?, ?)", added)
+            connection.executemany("DELETE FROM run_tags WHERE run = ? AND tag = ?", removed)
+
+    def forget(self, run_id: str) -> None:
+        """Drops what is kept of a run here."""
+        with self._connection as connection:
+            connection.execute("DELETE FROM run_tags WHERE run = ?", (run_id,))
+            connection.execute("DELETE FROM run_origins WHERE run = ?", (run_id,))
+
+    def rows(self, records: Iterable[RunRecord]) -> Iterator[dict[str, Any]]:
+        """One flat row for each worker of each run: AUDIT_FIELDS in order; times are datetimes or None."""
+        for record in records:
+            origin, tags = self.origin(record.id), " ".join(self.tags(record.id))
+            for result in record.results:
+                yield _row(record, result, origin, tags)
+
+
+AUDIT_FIELDS = (
+    "run",
+    "user",
+    "host",
+    "context",
+    "kind",
+    "title",
+    "command",
+    "code",
+    "project",
+    "zone",
+    "target",
+    "node",
+    "started_at",
+    "worker_started_at",
+    "worker_ended_at",
+    "state",
+    "outcome",
+    "exit_code",
+    "signal",
+    "output_bytes",
+    "error",
+    "note",
+    "tags",
+)
+
+
+def _row(record: RunRecord, result: WorkerResult, origin: Origin, tags: str) -> dict[str, Any]:
+    return {
+        "run": record.id,
+        "user": origin.user,
+        "host": origin.host,
+        "context": record.context,
+        "kind": record.request.kind,
+        "title": record.request.title,
+        "command": record.remote_text,
+        "code": record.bundle_digest,
+        "project": result.worker.project,
+        "zone": result.worker.zone,
+        "target": result.worker.address,
+        "node": result.worker.uid or result.worker.node_id,
+        "started_at": record.started_at,
+        "worker_started_at": result.started_at,
+        "worker_ended_at": result.ended_at,
+        "state": record.state,
+        "outcome": result.outcome,
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "output_bytes": result.output_bytes,
+        "error": result.error,
+        "note": record.note,
+        "tags": tags,
+    }

@@ -1,0 +1,282 @@
+"""Runs: planned, launched, followed, stopped, and found again after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets as random_source
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from backend.model import Fleet
+from backend.outcomes import OperatorError, Outcome
+from backend.runs.driving import UNREACHED_TEXT, RunDriving, where_of
+from backend.runs.fanout import Phase, WorkerResult
+from backend.runs.live import Run, new_results, now
+from backend.runs.model import RunPlan, RunRecord, RunRequest, RunState, StopReport
+from backend.runs.plan import make_plan
+from backend.runs.store import new_run_id
+from backend.sanitize import plain
+from backend.ssh.connections import require_files
+from backend.targets import WorkerRef
+
+__all__ = ["Run", "RunManager", "RunPlan", "RunRecord", "RunRequest", "RunState", "StopReport"]
+
+OBSERVE_S = 1.0
+"""How often a run that another console drives is read, and its lock is tried."""
+
+CATCH_UP_S = 20.0
+"""For a look at a run that lives on its workers: all of them asked, and their news fetched."""
+
+REOPEN_LIMIT = 10_000
+"""Runs among which one is looked for by its exact id."""
+
+
+class RunManager(RunDriving):
+    """Launches runs, keeps their records, and finds again what outlived a console."""
+
+    # -- planning and launching --------------------------------------------------------------------------------------
+
+    def plan(self, request: RunRequest, workers: Sequence[WorkerRef]) -> RunPlan:
+        """What would be done.
+
+        Raises:
+            OperatorError: A batch size, a failure limit or a policy that can't be read.
+        """
+        return make_plan(request, workers)
+
+    async def launch(self, plan: RunPlan, *, environment: Mapping[str, str] | None = None) -> Run:
+        """Starts a run and returns at once.
+
+        Args:
+            plan: A plan without refusals.
+            environment: The operator's own, from which secret variables are taken.
+
+        Raises:
+            OperatorError: The plan was refused, a secret variable is not set, no key can be loaded, too few open files.
+        """
+        if plan.refusals:
+            raise OperatorError(plan.refusals[0], " ".join(plan.refusals[1:]))
+        values = _secret_values(plan.request, os.environ if environment is None else environment)
+        require_files(len(plan.workers))
+        await self._pool.require_key()
+        started_at = now()
+        run_id = new_run_id(random_source.randbelow(1 << 20), now=started_at.timestamp())
+        run = Run(
+            run_id, plan.request, new_results(plan), plan.remote_text, self.logs, started_at, batches=plan.batches
+        )
+        self._lock(run_id).take()
+        bundle = plan.request.bundle
+        self.store.create(
+            RunRecord(
+                id=run_id,
+                request=plan.request,
+                workers=plan.workers,
+                results=tuple(run.results),
+                state=RunState.RUNNING,
+                context=self._context,
+                remote_text=plan.remote_text,
+                started_at=started_at,
+                bundle_digest=bundle.digest if bundle is not None else "",
+                bundle_source=bundle.source if bundle is not None else "",
+            )
+        )
+        self.audit.started(run_id)
+        self._tell(run, f"Run {run_id} started on {where_of(run)}: {plain(plan.remote_text, limit=200)}")
+        self._begin(run, values, resumed=False)
+        return run
+
+    def register(self, record: RunRecord) -> None:
+        """Keeps a run that its workers start themselves, before any of them exists; `attach` follows it."""
+        self.store.create(record)
+
+    def reopen(self, run_id: str) -> bool:
+        """A production job that ended with its request, which is made again. False when it is not known or not ended.
+
+        What its logs hold stays: the new workers' output comes after it.
+        """
+        found = [record for record in self.store.history(limit=REOPEN_LIMIT) if record.id == run_id]
+        if not found or found[0].state is not RunState.ENDED or run_id in self.active:
+            return False
+        fresh = [WorkerResult(worker) for worker in found[0].workers]
+        self.store.update(run_id, enumerate(fresh))
+        self.store.set_state(run_id, RunState.DETACHED, None)
+        return True
+
+    # -- after a restart ---------------------------------------------------------------------------------------------
+
+    async def reattach(self, fleet: Fleet | None = None) -> list[Run]:
+        """Takes up every run of this context that was not seen to end.
+
+        A run that another console drives is observed, and taken over when that console ends. An attached run whose
+        console died is closed as unknown: its connections died with it.
+
+        Args:
+            fleet: Taken for the manager's own when it has none.
+        """
+        if fleet is not None and self._fleet is None:
+            self._fleet = lambda: fleet
+        found: list[Run] = []
+        for record in self.store.open_runs():
+            if record.id not in self.active and record.context == self._context:
+                found.append(self._take_up(record))
+        return [run for run in found if run.state is not RunState.ENDED]
+
+    def attach(self, run_id: str) -> Run:
+        """One run by its id: driven or observed if it was not seen to end, else as it ended.
+
+        Raises:
+            OperatorError: There is no such run.
+        """
+        record = self.store.get(run_id)
+        if record.id in self.active:
+            return self.active[record.id]
+        if record.state is RunState.ENDED:
+            run = self.open(record)
+            run.stopper = self._remote_stopper(run)
+            return run
+        self._require_own(record)
+        return self._take_up(record)
+
+    def _require_own(self, record: RunRecord) -> None:
+        """Another context's workers would be reached by the wrong route, or not at all."""
+        if record.context != self._context:
+            raise OperatorError(
+                f"Run {record.id} belongs to the context {plain(record.context)}, and this is {plain(self._context)}.",
+                f"Say --context {plain(record.context)}.",
+            )
+
+    async def catch_up(self, run: Run, *, timeout_s: float = CATCH_UP_S) -> bool:
+        """Waits until a followed run's logs hold what its workers have now; False when some can't be reached in time."""
+        if run.observed or run.state is RunState.ENDED:
+            return True
+        places = range(len(run.results))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await run.until(
+                    lambda each: all(place in each.caught_up or each.results[place].ended for place in places)
+                )
+        return all(place in run.caught_up or run.results[place].ended for place in places)
+
+    def open(self, record: RunRecord) -> Run:
+        """A run of the past as a Run: its results and its logs, nothing driven."""
+        run = self._from_record(record, writable=False)
+        run.state, run.ended_at = record.state, record.ended_at
+        return run
+
+    def _from_record(self, record: RunRecord, *, writable: bool) -> Run:
+        batches = make_plan(record.request, record.workers).batches
+        return Run(
+            record.id,
+            record.request,
+            list(record.results),
+            record.remote_text,
+            self.logs,
+            record.started_at,
+            batches=batches,
+            writable_logs=writable,
+        )
+
+    def _take_up(self, record: RunRecord) -> Run:
+        if not self._lock(record.id).take():
+            run = self._from_record(record, writable=False)
+            run.observed = True
+            run.stopper = self._remote_stopper(run)
+            self.active[run.id] = run
+            run.task = asyncio.create_task(self._observe(run), name=f"observe {run.id}")
+            return run
+        run = self._from_record(record, writable=True)
+        if not run.request.supervised:
+            run.stopper = self._remote_stopper(run)
+            self.active[run.id] = run
+            self._settle(run)
+            return run
+        require_files(sum(not result.ended for result in run.results))
+        for index, result in enumerate(run.results):
+            path = run.log_path(index)
+            result.output_bytes = path.stat().st_size if path.exists() else 0
+        if not run.request.at_boot:
+            self._pass_over_unreached(run)
+        self._begin(run, None, resumed=True)
+        return run
+
+    def _pass_over_unreached(self, run: Run) -> None:
+        """Batches that had begun are completed, since their workers may wait for each other; later ones are not begun."""
+        begun = 0
+        for number, batch in enumerate(run.batches):
+            if any(run.results[index].phase not in (Phase.WAITING, Phase.SHIPPING, Phase.SETUP) for index in batch):
+                begun = number + 1
+        for batch in run.batches[begun:]:
+            for index in batch:
+                if not run.results[index].ended:
+                    run.finish(index, Outcome.NOT_STARTED, UNREACHED_TEXT)
+
+    async def _observe(self, run: Run) -> None:
+        """Reads what the other console writes, until it ends; then takes its place."""
+        while True:
+            await asyncio.sleep(OBSERVE_S)
+            record = self.store.get(run.id)
+            for index, fresh in enumerate(record.results):
+                if fresh != run.results[index]:
+                    run.results[index] = fresh
+                    run.changed()
+                if fresh.output_bytes:
+                    run.log(index).refresh()
+            if record.state is RunState.ENDED:
+                run.state, run.ended_at = record.state, record.ended_at
+                run.changed()
+                return
+            if self._lock(run.id).take():
+                self._lock(run.id).release()
+                self.logs.release(run.id)
+                self.active[run.id] = self._take_up(record)
+                run.state = RunState.DETACHED
+                run.changed()
+                return
+
+    # -- stopping and history ----------------------------------------------------------------------------------------
+
+    async def stop(self, run_id: str, *, grace_s: float = 3.0) -> StopReport:
+        """Stops a run, whoever drives it.
+
+        Raises:
+            OperatorError: There is no such run.
+        """
+        run = self.active.get(run_id)
+        if run is None:
+            record = self.store.get(run_id)
+            self._require_own(record)
+            run = self.open(record)
+            run.stopper = self._remote_stopper(run)
+        self._tell(run, f"Run {run.id}: stop asked for")
+        return await run.stop(grace_s)
+
+    def history(self, *, limit: int = 200) -> list[RunRecord]:
+        """The newest runs first."""
+        return self.store.history(limit=limit)
+
+    def forget(self, run: Run) -> None:
+        """Closes an ended run's logs and drops it from `active`."""
+        if run.state is not RunState.RUNNING:
+            self.active.pop(run.id, None)
+            self.logs.release(run.id)
+
+    async def close(self) -> None:
+        """Leaves supervised runs to their supervisors, gives up attached ones, closes logs and locks."""
+        tasks = [run.task for run in self.active.values() if run.task is not None and not run.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.logs.close()
+        for lock in self._locks.values():
+            lock.release()
+
+
+def _secret_values(request: RunRequest, environment: Mapping[str, str]) -> dict[str, str]:
+    missing = [name for name in request.secret_environment if name not in environment]
+    if missing:
+        raise OperatorError(
+            f"--env {missing[0]}: your environment has no such variable.",
+            f"Export it first, or give a value: --env {missing[0]}=VALUE.",
+        )
+    return {name: environment[name] for name in request.secret_environment}

@@ -1,0 +1,299 @@
+"""Runs in the journal: everything that history, retry and a reattach need. Values of secrets are never written."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from backend import sqlite
+from backend.model import Event
+from backend.outcomes import OperatorError, Outcome
+from backend.runs.fanout import Phase, WorkerResult
+from backend.runs.model import RunRecord, RunRequest, RunState
+from backend.sanitize import plain
+from backend.ssh.scripts import storable
+from backend.targets import WorkerRef
+
+STEPS = (
+    """
+    CREATE TABLE runs (
+        id TEXT PRIMARY KEY,
+        context TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        title TEXT NOT NULL,
+        state TEXT NOT NULL,
+        request TEXT NOT NULL,
+        remote_text TEXT NOT NULL,
+        bundle_digest TEXT NOT NULL,
+        bundle_source TEXT NOT NULL,
+        note TEXT NOT NULL,
+        started_at REAL NOT NULL,
+        ended_at REAL
+    );
+    CREATE INDEX runs_by_time ON runs (started_at);
+    CREATE TABLE run_workers (
+        run TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        worker TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        phase TEXT NOT NULL,
+        exit_code INTEGER,
+        signal TEXT,
+        started_at REAL,
+        ended_at REAL,
+        output_bytes INTEGER NOT NULL,
+        error TEXT NOT NULL,
+        process_group INTEGER NOT NULL,
+        PRIMARY KEY (run, place)
+    ) WITHOUT ROWID;
+    """,
+)
+
+_REQUEST_FIELDS = (
+    "argv",
+    "shell",
+    "batch",
+    "on_failure",
+    "max_failures",
+    "timeout_s",
+    "detach",
+    "gang",
+    "force",
+    "environment",
+    "secret_environment",
+    "worker_environment",
+    "setup",
+    "kind",
+    "title",
+    "at_boot",
+)
+WORKER_TEXTS = 32_768
+"""Workers whose text is kept: each is written three times a run, and more often in a long one."""
+
+_WORKER_FIELDS = (
+    "project",
+    "zone",
+    "queued_resource",
+    "slice_index",
+    "worker_index",
+    "node_id",
+    "uid",
+    "internal_ip",
+    "external_ip",
+)
+
+
+class RunJournal(Protocol):
+    """The part of backend.journal.Journal that is needed here."""
+
+    path: Path
+    connection: sqlite3.Connection
+
+    def migrate(self, component: str, steps: Sequence[str]) -> None: ...
+
+    def record(self, events: Iterable[Event]) -> object: ...
+
+
+class RunStore:
+    """Reads and writes run records."""
+
+    def __init__(self, journal: RunJournal) -> None:
+        self._path = journal.path
+        self._connection = journal.connection
+        journal.migrate("runs", STEPS)
+
+    def create(self, record: RunRecord) -> None:
+        """Writes a new run with all its workers, in one transaction.
+
+        Raises:
+            OperatorError: The journal can't be written: nothing may be started then.
+        """
+        row = (
+            record.id,
+            record.context,
+            record.request.kind,
+            storable(record.request.title),
+            record.state,
+            _dump(record.request),
+            record.remote_text,
+            record.bundle_digest,
+            storable(record.bundle_source),
+            record.note,
+            record.started_at.timestamp(),
+            _seconds(record.ended_at),
+        )
+        try:
+            with self._connection as connection:
+                connection.execute(f"INSERT INTO runs VALUES ({','.join('?' * len(row))})", row)
+                connection.executemany(
+                    f"INSERT INTO run_workers VALUES ({','.join('?' * 12)})",
+                    [_worker_row(record.id, place, result) for place, result in enumerate(record.results)],
+                )
+        except sqlite3.Error as error:
+            raise sqlite.told(self._path, error) from error
+
+    def update(self, run_id: str, results: Iterable[tuple[int, WorkerResult]]) -> None:
+        """Writes the present state of some workers, by their place in the run."""
+        rows = [_worker_row(run_id, place, result) for place, result in results]
+        if rows:
+            with self._connection as connection:
+                connection.executemany(f"INSERT OR REPLACE INTO run_workers VALUES ({','.join('?' * 12)})", rows)
+
+    def set_state(self, run_id: str, state: RunState, ended_at: datetime | None) -> None:
+        with self._connection as connection:
+            connection.execute(
+                "UPDATE runs SET state = ?, ended_at = ? WHERE id = ?", (state, _seconds(ended_at), run_id)
+            )
+
+    def set_note(self, run_id: str, note: str) -> None:
+        """The operator's own words on a run."""
+        with self._connection as connection:
+            connection.execute("UPDATE runs SET note = ? WHERE id = ?", (note, run_id))
+
+    def delete(self, run_id: str) -> None:
+        """Forgets a run; its logs are the caller's."""
+        with self._connection as connection:
+            connection.execute("DELETE FROM run_workers WHERE run = ?", (run_id,))
+            connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
+
+    def get(self, text: str) -> RunRecord:
+        """A run by its id, or by an unambiguous beginning or end of it; `last` is the newest.
+
+        Raises:
+            OperatorError: There is no such run, or several.
+        """
+        if text == "last":
+            found = self._ids("ORDER BY started_at DESC LIMIT 1", ())
+        else:
+            found = self._ids("WHERE id = ?", (text,))
+            if not found and len(text) >= 3:
+                found = self._ids(
+                    "WHERE substr(id, 1, ?) = ? OR substr(id, -?) = ?", (len(text), text, len(text), text)
+                )
+        if len(found) > 1:
+            raise OperatorError(f"'{plain(text)}' stands for {len(found)} runs.", f"They are {', '.join(found[:5])}.")
+        if not found:
+            raise OperatorError(f"There is no run '{plain(text)}'.", "`slicetower runs list` shows them.")
+        return self._read(found[0])
+
+    def history(self, *, limit: int = 200) -> list[RunRecord]:
+        """The newest runs first."""
+        return [self._read(run_id) for run_id in self._ids("ORDER BY started_at DESC LIMIT ?", (limit,))]
+
+    def open_runs(self) -> list[RunRecord]:
+        """Every run that was not seen to end, oldest first."""
+        return [self._read(run_id) for run_id in self._ids("WHERE state != 'ended' ORDER BY started_at", ())]
+
+    def _ids(self, clause: str, values: tuple[object, ...]) -> list[str]:
+        return [str(row[0]) for row in self._connection.execute(f"SELECT id FROM runs {clause}", values)]
+
+    def _read(self, run_id: str) -> RunRecord:
+        row = self._connection.execute(
+            "SELECT context, state, request, remote_text, bundle_digest, bundle_source, note, started_at, ended_at "
+            "FROM runs WHERE id = ?",
+            (run_id,),
+        ).fetchone()
+        results = tuple(self.results(run_id))
+        return RunRecord(
+            id=run_id,
+            context=row[0],
+            state=RunState(row[1]),
+            request=_load(row[2]),
+            workers=tuple(result.worker for result in results),
+            results=results,
+            remote_text=row[3],
+            bundle_digest=row[4],
+            bundle_source=row[5],
+            note=row[6],
+            started_at=datetime.fromtimestamp(row[7], UTC),
+            ended_at=_moment(row[8]),
+        )
+
+    def results(self, run_id: str) -> list[WorkerResult]:
+        """The workers of a run as they were last written, in the run's order."""
+        rows = self._connection.execute(
+            "SELECT worker, outcome, phase, exit_code, signal, started_at, ended_at, output_bytes, error, process_group "
+            "FROM run_workers WHERE run = ? ORDER BY place",
+            (run_id,),
+        )
+        return [
+            WorkerResult(
+                worker=WorkerRef(*json.loads(row[0])),
+                outcome=Outcome(row[1]),
+                phase=Phase(row[2]),
+                exit_code=row[3],
+                signal=row[4],
+                started_at=_moment(row[5]),
+                ended_at=_moment(row[6]),
+                output_bytes=row[7],
+                error=row[8],
+                process_group=row[9],
+            )
+            for row in rows
+        ]
+
+
+@lru_cache(maxsize=WORKER_TEXTS)
+def _worker_text(worker: WorkerRef) -> str:
+    return json.dumps([getattr(worker, name) for name in _WORKER_FIELDS])
+
+
+def _worker_row(run_id: str, place: int, result: WorkerResult) -> tuple[object, ...]:
+    return (
+        run_id,
+        place,
+        _worker_text(result.worker),
+        result.outcome,
+        result.phase,
+        result.exit_code,
+        result.signal,
+        _seconds(result.started_at),
+        _seconds(result.ended_at),
+        result.output_bytes,
+        result.error,
+        result.process_group,
+    )
+
+
+def _dump(request: RunRequest) -> str:
+    return json.dumps({name: getattr(request, name) for name in _REQUEST_FIELDS}, default=dict)
+
+
+def _load(text: str) -> RunRequest:
+    """Fields that a newer release wrote are passed over."""
+    values: dict[str, Any] = {name: value for name, value in json.loads(text).items() if name in _REQUEST_FIELDS}
+    values["argv"] = tuple(values.get("argv", ()))
+    values["environment"] = tuple((name, value) for name, value in values.get("environment", ()))
+    values["secret_environment"] = tuple(values.get("secret_environment", ()))
+    return RunRequest(**values)
+
+
+def _seconds(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
+
+
+def new_run_id(random_index: int, *, now: float | None = None) -> str:
+    """`20261130-145501-k3f9`: sorts by time, can be said aloud.
+
+    Args:
+        random_index: Any number; makes runs of the same second differ.
+        now: Unix seconds.
+    """
+    tail = ""
+    for _ in range(4):
+        random_index, rest = divmod(random_index, len(_ALPHABET))
+        tail += _ALPHABET[rest]
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + "-" + tail
