@@ -30,6 +30,11 @@ TEXTS = frozenset({LOGS, RUN, BENCH, RUN_PLOT, PREFLIGHT})
 EVERY = MAIN | FORMS | {RUN_GROUPS}
 
 
+def on(*names: str) -> frozenset[str]:
+    """The screens of an action."""
+    return frozenset(names)
+
+
 class Group(StrEnum):
     """The headings of the help screen, in this order."""
 
