@@ -11,29 +11,16 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import asyncssh
-from asyncssh.channel import SSHChannel
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from backend.sim.processes import MARKER, Child, SpawnError
-from backend.sim.sessions import SHELL, WorkerConnection, WorkerFiles
+from backend.sim.processes import MARKER, Child, Hypervisor, SpawnError
 
-if TYPE_CHECKING:
-    from backend.sim.workers import WorkerHost
-
-LOGIN_LIMIT_S = 120.0
-"""sshd's LoginGraceTime."""
+SHELL = "/bin/bash"
 BOOT_ID_VARIABLE = "SLICETOWER_BOOT_ID_FILE"
 """Names the file that holds the worker's own boot id; /proc holds the machine's."""
-ALGORITHMS = {
-    "kex_algs": ["curve25519-sha256", "ecdh-sha2-nistp256"],
-    "encryption_algs": ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes256-ctr"],
-    "mac_algs": ["hmac-sha2-256-etm@openssh.com", "hmac-sha2-256"],
-    "compression_algs": ["none"],
-}
 BASHRC = """case $- in *i*) ;; *) return ;; esac
 PS1='\\u@'"$HOSTNAME"':\\w\\$ '
 """
@@ -62,15 +49,31 @@ class SimWorker:
         return f"{self.node_uid}/{self.worker_index}"
 
 
+@dataclass(slots=True)
+class Premises:
+    """What all machines of one simulated world share."""
+
+    folder: Path
+    """A folder for each node's uid, and in it one for each worker."""
+    operator_key: asyncssh.SSHKey
+    """May log in everywhere."""
+    hypervisor: Hypervisor
+    environment: Mapping[str, str]
+    """Added to the environment of every session, below what a worker sets itself."""
+    answering: asyncio.Event
+    """Always set: what every machine that is not frozen waits for."""
+    search_path: str = ""
+    secret: bytes = b""
+
+
 class Machine:
     """The state of one worker's VM. Made and driven by WorkerHost."""
 
     __slots__ = (
         "_boot_id",
-        "_host",
         "_images",
         "_key",
-        "_options",
+        "_premises",
         "answering",
         "connections",
         "folder",
@@ -83,17 +86,16 @@ class Machine:
         "startup",
     )
 
-    def __init__(self, host: WorkerHost, spec: SimWorker) -> None:
-        self._host = host
+    def __init__(self, premises: Premises, spec: SimWorker) -> None:
+        self._premises = premises
         self._boot_id = ""
         self._key: asyncssh.SSHKey | None = None
         self._images = 0
-        self._options: asyncssh.SSHServerConnectionOptions | None = None
         self.spec = spec
-        self.folder = host.folder / spec.node_uid / str(spec.worker_index)
+        self.folder = premises.folder / spec.node_uid / str(spec.worker_index)
         self.on = False
         self.refusing = False
-        self.answering = host.always
+        self.answering = premises.answering
         """Not set while the worker is frozen."""
         self.connections: dict[asyncssh.SSHServerConnection, asyncio.Transport] = {}
         self.held: list[socket.socket] = []
@@ -140,13 +142,13 @@ class Machine:
         user = user or "root"
         return {
             "LANG": "C.UTF-8",
-            **self._host.environment,
+            **self._premises.environment,
             "HOME": str(self.home),
             "USER": user,
             "LOGNAME": user,
             "SHELL": SHELL,
             "HOSTNAME": self.spec.hostname,
-            "PATH": self._host.search_path,
+            "PATH": self._premises.search_path,
             "TMPDIR": str(self.folder / "tmp"),
             "JAX_PLATFORMS": "cpu",
             "JAX_NUM_CPU_DEVICES": str(self.spec.chips),
@@ -192,7 +194,7 @@ class Machine:
             if not self.on:
                 raise SpawnError(f"Worker {self.spec.hostname} is powered off.")
             self.prepare()
-            child = await self._host.hypervisor.spawn(
+            child = await self._premises.hypervisor.spawn(
                 executable, argv, environment=environment, cwd=self.home, descriptors=descriptors, tty=tty
             )
             self.sessions.add(child.pid)
@@ -201,13 +203,9 @@ class Machine:
             for descriptor in set(descriptors):
                 os.close(descriptor)
 
-    def sftp(self, channel: SSHChannel[bytes]) -> asyncssh.SFTPServer:
-        self.prepare()
-        return WorkerFiles(channel, str(self.home))
-
     def allows(self, user: str, key: asyncssh.SSHKey) -> bool:
         """Whether `key` may log in as `user`."""
-        if key.public_data == self._host.operator_key.public_data:
+        if key.public_data == self._premises.operator_key.public_data:
             return True
         for text in self.spec.authorized_keys:
             named, separator, rest = text.partition(":")
@@ -219,34 +217,15 @@ class Machine:
                     return True
         return False
 
-    def options(self) -> asyncssh.SSHServerConnectionOptions:
-        """How it serves connections: made at the first, for they cost more than a handshake."""
-        if self._options is None:
-            self._options = asyncssh.SSHServerConnectionOptions(
-                server_factory=lambda: WorkerConnection(self),
-                server_host_keys=[self.host_key()],
-                encoding=None,
-                gss_host=None,
-                line_editor=False,
-                agent_forwarding=False,
-                x11_forwarding=False,
-                allow_pty=True,
-                rdns_lookup=False,
-                login_timeout=LOGIN_LIMIT_S,
-                server_version="OpenSSH_8.9p1",
-                **ALGORITHMS,
-            )
-        return self._options
-
     def _private_key(self) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(
-            hmac.digest(self._host.secret, f"host key {self.spec.marker}{self._images or ''}".encode(), "sha256")
+            hmac.digest(self._premises.secret, f"host key {self.spec.marker}{self._images or ''}".encode(), "sha256")
         )
 
     def reimage(self) -> None:
         """From now on another host key: as a worker whose boot disk was made anew."""
         self._images += 1
-        self._key = self._options = None
+        self._key = None
 
     def public_host_key(self) -> str:
         """In the form of a known_hosts line, without a comment."""

@@ -18,15 +18,13 @@ import signal
 import struct
 import termios
 from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import asyncssh
 from asyncssh.channel import SSHChannel
 
+from backend.sim.machine import SHELL, Machine
 from backend.sim.processes import Child, SpawnError, when_readable, when_writable
-
-if TYPE_CHECKING:
-    from backend.sim.machine import Machine
 
 CHUNK = 64 * 1024
 """Bytes per read of a process's output."""
@@ -41,7 +39,14 @@ SIGNALS: dict[str, int] = {
 """Signals that sshd delivers (RFC 4254, section 6.9)."""
 NOT_STARTED = 126
 SCP_PEER = re.compile(r"scp (-\S+ )*-[tf] ")
-SHELL = "/bin/bash"
+LOGIN_LIMIT_S = 120.0
+"""sshd's LoginGraceTime."""
+ALGORITHMS = {
+    "kex_algs": ["curve25519-sha256", "ecdh-sha2-nistp256"],
+    "encryption_algs": ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes256-ctr"],
+    "mac_algs": ["hmac-sha2-256-etm@openssh.com", "hmac-sha2-256"],
+    "compression_algs": ["none"],
+}
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 
@@ -93,7 +98,7 @@ class WorkerSession(asyncssh.SSHServerProcess[bytes]):
     """One session channel of a connection to a worker."""
 
     def __init__(self, machine: Machine, connection: WorkerConnection) -> None:
-        super().__init__(self._serve, machine.sftp, 3, True)
+        super().__init__(self._serve, self._files, 3, True)
         self._machine = machine
         self._connection = connection
         self._child: Child | None = None
@@ -101,6 +106,10 @@ class WorkerSession(asyncssh.SSHServerProcess[bytes]):
         """Signals that came before the program was started: sshd forks before it reads on, so none may be lost."""
         self._terminal: Descriptor | None = None
         self._lost = asyncio.Event()
+
+    def _files(self, channel: SSHChannel[bytes]) -> asyncssh.SFTPServer:
+        self._machine.prepare()
+        return WorkerFiles(channel, str(self._machine.home))
 
     def pty_requested(self, term_type: str, term_size: tuple[int, int, int, int], term_modes: object) -> bool:
         return True
@@ -310,6 +319,24 @@ class WorkerConnection(asyncssh.SSHServer):
             asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED,
             f"a simulated worker forwards to itself only, not to {dest_host}",
         )
+
+
+def serving(machine: Machine) -> asyncssh.SSHServerConnectionOptions:
+    """How a machine serves connections. Making it costs more than a handshake: keep it until the host key changes."""
+    return asyncssh.SSHServerConnectionOptions(
+        server_factory=lambda: WorkerConnection(machine),
+        server_host_keys=[machine.host_key()],
+        encoding=None,
+        gss_host=None,
+        line_editor=False,
+        agent_forwarding=False,
+        x11_forwarding=False,
+        allow_pty=True,
+        rdns_lookup=False,
+        login_timeout=LOGIN_LIMIT_S,
+        server_version="OpenSSH_8.9p1",
+        **ALGORITHMS,
+    )
 
 
 class WorkerFiles(asyncssh.SFTPServer):

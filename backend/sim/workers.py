@@ -23,9 +23,9 @@ from pathlib import Path
 import asyncssh
 
 from backend.outcomes import OperatorError
-from backend.sim.machine import Machine, SimWorker
+from backend.sim.machine import SHELL, Machine, Premises, SimWorker
 from backend.sim.processes import START_LIMIT_S, Hypervisor, kill_owned, owned
-from backend.sim.sessions import SHELL
+from backend.sim.sessions import serving
 
 __all__ = ["SimWorker", "WorkerHost"]
 
@@ -61,14 +61,17 @@ class WorkerHost:
     ) -> None:
         self.directory = directory.resolve()
         self.folder = self.directory / "workers"
-        self.operator_key = asyncssh.import_public_key(operator_public_key)
-        self.environment = dict(environment or {})
         self.hypervisor = Hypervisor()
-        self.always = asyncio.Event()
-        self.always.set()
+        self.premises = Premises(
+            self.folder,
+            asyncssh.import_public_key(operator_public_key),
+            self.hypervisor,
+            dict(environment or {}),
+            asyncio.Event(),
+        )
+        self.premises.answering.set()
         self.port = 0
-        self.search_path = ""
-        self.secret = b""
+        self._serving: dict[Machine, asyncssh.SSHServerConnectionOptions] = {}
         self._machines: dict[str, Machine] = {}
         self._listener: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,10 +111,12 @@ class WorkerHost:
         if not secret.exists():
             with open(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(secrets.token_bytes(32))
-        self.secret = secret.read_bytes()
+        self.premises.secret = secret.read_bytes()
         # Ours before the interpreter: that may lie beside the machine's own `hostname`.
         interpreter = Path(sys.executable).parent
-        self.search_path = f"{programs}:{interpreter}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        self.premises.search_path = (
+            f"{programs}:{interpreter}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        )
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(WANTED_FILES, hard)
         if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -149,7 +154,7 @@ class WorkerHost:
         if known is not None and known.spec.marker != spec.marker:
             raise ValueError(f"{spec.address} belongs to worker {known.spec.marker}, not to {spec.marker}")
         if known is None:
-            self._machines[spec.address] = Machine(self, spec)
+            self._machines[spec.address] = Machine(self.premises, spec)
         else:
             known.spec = spec
 
@@ -157,7 +162,7 @@ class WorkerHost:
         """Power the worker off, wipe its disk and forget it: its address is free."""
         if address in self._machines:
             await self.power_off(address, wipe=True)
-            del self._machines[address]
+            self._serving.pop(self._machines.pop(address), None)
 
     def _machine(self, address: str) -> Machine:
         machine = self._machines.get(address)
@@ -173,6 +178,7 @@ class WorkerHost:
         """Give the worker another host key, and drop its connections."""
         machine = self._machine(address)
         machine.reimage()
+        self._serving.pop(machine, None)
         self._drop(machine)
 
     def home(self, address: str) -> Path:
@@ -258,7 +264,7 @@ class WorkerHost:
     def freeze(self, address: str, seconds: float) -> None:
         """Answer nothing for so long: connections stay open and are accepted, but no byte comes back."""
         machine = self._machine(address)
-        if machine.answering is not self.always:
+        if machine.answering is not self.premises.answering:
             return
         machine.answering = asyncio.Event()
         for transport in machine.connections.values():
@@ -278,7 +284,7 @@ class WorkerHost:
 
     def _thaw(self, machine: Machine) -> None:
         machine.answering.set()
-        machine.answering = self.always
+        machine.answering = self.premises.answering
         for transport in machine.connections.values():
             if not transport.is_closing():
                 transport.resume_reading()
@@ -314,7 +320,7 @@ class WorkerHost:
             machine = self._machines.get(connection.getsockname()[0])
             if machine is None:
                 reset(connection)
-            elif machine.answering is not self.always:
+            elif machine.answering is not self.premises.answering:
                 machine.held.append(connection)
             else:
                 self._open(machine, connection)
@@ -336,8 +342,10 @@ class WorkerHost:
 
     async def _serve(self, machine: Machine, accepted: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        if (options := self._serving.get(machine)) is None:
+            options = self._serving[machine] = serving(machine)
         try:
-            connection = asyncssh.SSHServerConnection(loop, machine.options())
+            connection = asyncssh.SSHServerConnection(loop, options)
             transport, _ = await loop.connect_accepted_socket(lambda: connection, accepted)
         except OSError:
             accepted.close()

@@ -344,6 +344,6 @@ async def test_programs_find_the_interpreter_of_the_simulator(fleet: World) -> N
 
 
 async def test_own_name_is_told_even_if_the_interpreter_lies_beside_the_machines_hostname(fleet: World) -> None:
-    places = fleet.host.search_path.split(":")
+    places = fleet.host.premises.search_path.split(":")
     assert places.index(str(fleet.host.directory / "bin")) < places.index(str(Path(sys.executable).parent))
     assert (await fleet.run("command -v hostname")).stdout == f"{fleet.host.directory}/bin/hostname\n".encode()
