@@ -7,14 +7,11 @@ that crosses ICI and DCN. The step time is a prediction from these, never valida
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
 import re
-import signal
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -23,36 +20,27 @@ from pathlib import Path
 from typing import Any
 
 from jobs.accelerators import Accelerator
+from jobs.batch_search import BatchSearch
+from jobs.compiler import Compiler, PreflightError
 from jobs.hlo import Sent
 from jobs.meshes import Mesh
 from jobs.roofline import Model, ici_rate, largest_batch
 
-COMPILE_LIMIT_S = 1800.0
-"""For one compilation: 4 layers for 32 chips took 10 to 70 s on two cores."""
-CANCEL_GRACE_S = 5.0
-SEARCH_COMPILES = 6
-SEARCH_PRECISION = 0.02
-"""The largest batch is known to this share of itself when the search ends."""
-ROW_STEP = 256
-"""Batches that the search tries are multiples of it, as far as they are larger."""
-LINE_LIMIT_BYTES = 4 * 1024 * 1024
-CURE = "Install it beside slicetower (`pip install 'slicetower[preflight]'`), or name a Python that has it with --python."
 TOPOLOGIES = {"v4": "v4", "v5e": "v5e", "v5p": "v5p", "v6e": "v6e", "7x": "tpu7x"}
 """Generation -> libtpu's name of it."""
-DIGESTED = ("hlo.py", "meshes.py", "programs/preflight.py", "programs/process.py", "programs/shardings.py")
+DIGESTED = (
+    "hlo.py",
+    "meshes.py",
+    "programs/preflight.py",
+    "programs/process.py",
+    "programs/sharding_flags.py",
+    "programs/shardings.py",
+)
+"""What an answer depends on besides its inputs."""
 
 _AVAILABLE = re.compile(r"available HBM \(([\d.]+)([KMGT])\)|Used [\d.]+[KMGT] of ([\d.]+)([KMGT]) hbm")
 _NEEDED = re.compile(r"HLO temporaries \(([\d.]+)([KMGT])\)|Used ([\d.]+)([KMGT]) of")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-class PreflightError(Exception):
-    """Why there is no answer; `cure` says what to do."""
-
-    def __init__(self, what: str, cure: str = "") -> None:
-        super().__init__(f"{what} {cure}".strip())
-        self.what = what
-        self.cure = cure
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +64,20 @@ class PreflightRequest:
             known = ", ".join(TOPOLOGIES)
             raise PreflightError(f"libtpu does not compile for {self.accelerator.name}.", f"It does for {known}.")
         return f"{name}:{self.accelerator.topology}"
+
+    def words(self) -> list[str]:
+        """Flags of the child that compiles it.
+
+        Raises:
+            PreflightError: libtpu compiles for no such generation.
+        """
+        model = self.model
+        return [
+            *("--topology", self.topology, "--slices", str(self.slices)),
+            *self.mesh.flags(),
+            *("--embedding_dimension", str(model.embedding_dimension), "--num_layers", str(model.num_layers)),
+            *("--batch_size", str(model.batch_per_device), "--dtype", model.dtype),
+        ]
 
     def key(self, versions: Mapping[str, str]) -> str:
         """Names the outcome: equal inputs, programs and versions give the same."""
@@ -224,56 +226,6 @@ def report_of(request: PreflightRequest, compilation: Compilation, versions: Map
     )
 
 
-class BatchSearch:
-    """Which batch to compile next on the way to the largest that fits; pure, so that it can be tested without libtpu."""
-
-    def __init__(self, first: int, guess: int) -> None:
-        self.fitting = 0
-        self.failing: int | None = None
-        self.compiles = 0
-        self._pending = [size for size in (first, _rounded(guess)) if size > 0]
-        self._told: dict[int, float] = {}
-        self._capacity = 0.0
-
-    def told(self, size: int, *, fits: bool, memory_bytes: float, capacity_bytes: float) -> None:
-        """What the compiler said of `size`."""
-        self.compiles += 1
-        self._capacity = capacity_bytes or self._capacity
-        if fits:
-            self.fitting = max(self.fitting, size)
-            self._told[size] = memory_bytes
-        else:
-            self.failing = size if self.failing is None else min(self.failing, size)
-
-    def next(self) -> int | None:
-        """The next size, or None when the largest is known well enough."""
-        while self._pending:
-            size = self._pending.pop(0)
-            if size > self.fitting and (self.failing is None or size < self.failing):
-                return size
-        if self.compiles >= SEARCH_COMPILES:
-            return None
-        if self.failing is None:
-            return _rounded(self.fitting * 2) if self.fitting else None
-        if self.failing - self.fitting <= max(1, int(self.fitting * SEARCH_PRECISION)):
-            return None
-        size = self._straight_line()
-        inside = self.fitting < size < self.failing
-        return size if inside else (self.fitting + self.failing + 1) // 2
-
-    def _straight_line(self) -> int:
-        """Memory grows by the row, so two sizes that fit tell where the capacity is reached."""
-        if len(self._told) < 2 or not self._capacity:
-            return 0
-        (low, a), (high, b) = sorted(self._told.items())[-2:]
-        slope = (b - a) / (high - low)
-        return _rounded(high + int((self._capacity - b) / slope)) if slope > 0 else 0
-
-
-def _rounded(size: int) -> int:
-    return size // ROW_STEP * ROW_STEP if size > ROW_STEP else size
-
-
 async def preflight(
     request: PreflightRequest,
     *,
@@ -293,7 +245,7 @@ async def preflight(
     Raises:
         PreflightError: libtpu is missing, knows no such topology, or the child failed.
     """
-    child = _Child(request, python)
+    child = Compiler(request.words(), python)
     await child.start()
     try:
         versions = await child.versions()
@@ -301,7 +253,7 @@ async def preflight(
         known = _read_cache(file)
         if known is not None and (not search or known.largest_batch is not None):
             return replace(known, cached=True)
-        compilation = await child.compile(request.model.batch_per_device, progress)
+        compilation = read_compilation(await child.compile(request.model.batch_per_device, progress))
         report = report_of(request, compilation, versions)
         if search:
             largest = await _search(request, child, compilation, report.capacity_bytes, progress)
@@ -314,7 +266,7 @@ async def preflight(
 
 async def _search(
     request: PreflightRequest,
-    child: _Child,
+    child: Compiler,
     first: Compilation,
     capacity: float,
     progress: Callable[[str], None],
@@ -332,122 +284,7 @@ async def _search(
         size = searching.next()
         if size is None:
             return searching.fitting
-        compilation = await child.compile(size, progress)
-
-
-class _Child:
-    def __init__(self, request: PreflightRequest, python: str) -> None:
-        model = request.model
-        self._python = python
-        self._words = [
-            *("-m", "jobs.programs.preflight", "--topology", request.topology, "--slices", str(request.slices)),
-            *request.mesh.flags(),
-            *("--embedding_dimension", str(model.embedding_dimension), "--num_layers", str(model.num_layers)),
-            *("--batch_size", str(model.batch_per_device), "--dtype", model.dtype),
-        ]
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._process: asyncio.subprocess.Process | None = None
-        self._errors = bytearray()
-        self._reading: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        root = str(Path(str(resources.files("jobs"))).parent)
-        # Some libtpu write tpu_driver.* logs beside other temporary files whatever TPU_LOG_DIR says.
-        self._folder = tempfile.TemporaryDirectory(prefix="slicetower-preflight-", ignore_cleanup_errors=True)
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                self._python,
-                *self._words,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": root, "TMPDIR": self._folder.name},
-                start_new_session=True,
-                limit=LINE_LIMIT_BYTES,
-            )
-        except OSError as error:
-            self._folder.cleanup()
-            raise PreflightError(f"{self._python} can't be run: {error.strerror}.", CURE) from error
-        self._reading = asyncio.create_task(self._read_errors())
-
-    async def _read_errors(self) -> None:
-        assert self._process is not None
-        assert self._process.stderr is not None
-        while data := await self._process.stderr.read(65536):
-            self._errors.extend(data)
-            del self._errors[:-65536]
-
-    async def versions(self) -> dict[str, str]:
-        message = await self._message(("versions",), lambda text: None)
-        told = {str(name): str(value) for name, value in message.items()}
-        missing = [name for name in ("jax", "libtpu") if not told.get(name)]
-        if missing:
-            raise PreflightError(f"The preflight needs {' and '.join(missing)}, which {self._python} lacks.", CURE)
-        return told
-
-    async def compile(self, size: int, progress: Callable[[str], None]) -> Compilation:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(f"{size}\n".encode())
-            await self._process.stdin.drain()
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # its last words are still to be read
-        return read_compilation(await self._message(("compiled",), progress))
-
-    async def _message(self, wanted: tuple[str, ...], progress: Callable[[str], None]) -> dict[str, Any]:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        try:
-            async with asyncio.timeout(COMPILE_LIMIT_S):
-                while line := await self._process.stdout.readline():
-                    message = _json_of(line)
-                    if "error" in message:
-                        error = message["error"]
-                        raise PreflightError(str(error.get("what", "")), str(error.get("cure", "")))
-                    if "progress" in message:
-                        progress(str(message["progress"]))
-                    for name in wanted:
-                        if isinstance(message.get(name), dict):
-                            found: dict[str, Any] = message[name]
-                            return found
-                await self._process.wait()
-        except TimeoutError:
-            raise PreflightError(
-                f"The compiler did not answer within {COMPILE_LIMIT_S:g} s.", "Compile a smaller model first."
-            ) from None
-        said = bytes(self._errors).decode("utf-8", "replace").strip().splitlines()
-        raise PreflightError(
-            f"The compiler's process ended with code {self._process.returncode}: {said[-1] if said else 'no word'}."
-        )
-
-    async def end(self) -> None:
-        """Ends the child and all that it started, and removes its temporary files."""
-        process = self._process
-        if process is None:
-            return
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            try:
-                async with asyncio.timeout(CANCEL_GRACE_S):
-                    await process.wait()
-            except TimeoutError:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-        if self._reading is not None:
-            await self._reading
-        if self._folder is not None:
-            self._folder.cleanup()
-
-
-def _json_of(line: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        compilation = read_compilation(await child.compile(size, progress))
 
 
 def _size(pattern: re.Pattern[str], text: str) -> float:

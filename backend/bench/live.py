@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import datetime
 from typing import Any, Protocol
 
-from backend.bench.model import BenchError, BenchRecord, BenchRequest, BenchState, BenchSummary, StepPoint
+from backend.bench.model import BenchError, BenchRecord, BenchState, BenchSummary, StepPoint
+from backend.bench.points import largest_of, median_of, number_of, point_of, whole
 from backend.logs.store import WorkerLog
-from backend.outcomes import OperatorError, Outcome
+from backend.outcomes import Outcome
 from backend.runs.fanout import WorkerResult
 from backend.runs.model import RunState, StopReport
-from backend.sanitize import LineSplitter, plain
+from backend.sanitize import plain
 from backend.targets import WorkerRef
-from jobs.readings import ABOVE_PEAK, FIRST_STEP, Reading, ReadingParser
-from jobs.statistics import distribution, percentile, statistics
+from jobs.readings import ABOVE_PEAK, Reading, ReadingParser
+from jobs.statistics import distribution, percentile
 
 LINES_PER_REFRESH = 20_000
 """Lines of one log that are read at a time, so that a flood never holds the loop for long."""
-FILE_BLOCK_BYTES = 1 << 20
 READINGS_KEPT = 100_000
 """Of one worker; the oldest go first."""
 
@@ -220,7 +219,7 @@ class Bench:
         if not self._stale:
             return
         for step in self._stale:
-            self._points[step] = _point(step, list(self._by_step[step].values()))
+            self._points[step] = point_of(step, list(self._by_step[step].values()))
         self._stale.clear()
         self._ordered = [self._points[step] for step in sorted(self._points)]
 
@@ -246,8 +245,8 @@ class Bench:
         rates = distribution(point.tflops_per_device for point in counted if point.tflops_per_device is not None)
         compiled = list(self.messages("compiled").values())
         finished = list(self.messages("summary").values())
-        ratio = next((_number(each, "claimed_flops_per_device") for each in compiled), None)
-        own = next((_number(each, "flops_per_device") for each in compiled), None)
+        ratio = next((number_of(each, "claimed_flops_per_device") for each in compiled), None)
+        own = next((number_of(each, "flops_per_device") for each in compiled), None)
         claimed = rates.median * ratio / own if rates and ratio and own else None
         peak = self._record.peak_tflops_per_device
         mfu = rates.median / peak if rates and peak and self._is_tpu else None
@@ -272,13 +271,13 @@ class Bench:
             claimed_tflops_per_device=claimed,
             tflops_total=rates.median * devices if rates and devices else None,
             mfu=None if error else mfu,
-            exposed_communication=_median(finished, "exposed_communication"),
-            compile_s=_largest(compiled, "compile_s"),
-            hbm_peak_bytes=_whole(_largest(finished, "hbm_peak_bytes")),
-            hbm_limit_bytes=_whole(_largest(finished, "hbm_limit_bytes")),
+            exposed_communication=median_of(finished, "exposed_communication"),
+            compile_s=largest_of(compiled, "compile_s"),
+            hbm_peak_bytes=whole(largest_of(finished, "hbm_peak_bytes")),
+            hbm_limit_bytes=whole(largest_of(finished, "hbm_limit_bytes")),
             slowest_worker=slowest,
             slowest_ratio=slowest_ratio,
-            compiler_ratio=_median(compiled, "compiler_ratio"),
+            compiler_ratio=median_of(compiled, "compiler_ratio"),
             error=error,
         )
 
@@ -321,116 +320,6 @@ class Bench:
         return f"{text}. {figures.error}" if figures.error else text
 
 
-def read_run(
-    run: FollowedRun,
-    *,
-    pattern: str | None = None,
-    peak_tflops_per_device: float | None = None,
-    platform: str = "",
-) -> Bench:
-    """The readings of any run, live or over: refresh it on a clock, or once for one that has ended.
-
-    Args:
-        pattern: As `ReadingParser` takes it; the known kinds of lines when left out.
-        platform: `cpu` where that is known: then no utilisation is told.
-
-    Raises:
-        ValueError: The pattern is wrong.
-    """
-    first = run.workers[0]
-    record = BenchRecord(
-        id=run.id,
-        request=BenchRequest(),
-        target=first.queued_resource,
-        project=first.project,
-        zone=first.zone,
-        queued_resource=first.queued_resource,
-        accelerator_type="",
-        slices=len({worker.slice_index for worker in run.workers}),
-        devices=0,
-        platform=platform,
-        state=BenchState.STARTING,
-        context="",
-        started_at=run.started_at,
-        peak_tflops_per_device=peak_tflops_per_device,
-    )
-    ReadingParser(pattern=pattern)
-    return Bench(run, record, pattern=pattern)
-
-
-def read_file(
-    path: Path, *, pattern: str | None = None, peak_tflops_per_device: float | None = None, limit: int = READINGS_KEPT
-) -> BenchRecord:
-    """The readings of a log file as a benchmark that is over. Reads all of it: call it in a thread.
-
-    Args:
-        limit: The newest readings that are kept.
-
-    Raises:
-        OperatorError: The file can't be read, or holds no reading.
-        ValueError: The pattern is wrong.
-    """
-    parser = ReadingParser(peak_tflops_per_device, pattern)
-    splitter = LineSplitter()
-    readings: deque[Reading] = deque(maxlen=limit)
-    try:
-        with path.open("rb") as file:
-            while block := file.read(FILE_BLOCK_BYTES):
-                for line in splitter.feed(block):
-                    readings.extend(parser.feed(line.decode("utf-8", errors="replace")))
-        changed_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    except OSError as error:
-        raise OperatorError(
-            f"{plain(str(path))} can't be read: {error.strerror}.", "Write the path of a log."
-        ) from error
-    rest = splitter.flush()
-    if rest is not None:
-        readings.extend(parser.feed(rest.decode("utf-8", errors="replace")))
-    if not readings:
-        raise OperatorError(
-            f"{plain(str(path))} holds no step of a known kind.", "Give a pattern: `:plot FILE -- PATTERN`."
-        )
-    tells = any(each.step is not None for each in readings)
-    by_step = {
-        each.step if each.step is not None else place: each
-        for place, each in enumerate(readings)
-        if each.step is not None or not tells
-    }
-    points = tuple(_point(step, [by_step[step]]) for step in sorted(by_step))
-    figures = statistics(readings, peak_tflops_per_device)
-    times, rates = figures.step_time_s, figures.tflops_per_device
-    summary = BenchSummary(
-        steps=figures.counted,
-        set_aside=dict(figures.set_aside),
-        step_time_s=times.median if times else None,
-        step_time_p10_s=times.p10 if times else None,
-        step_time_p90_s=times.p90 if times else None,
-        tflops_per_device=rates.median if rates else None,
-        tflops_p10=rates.p10 if rates else None,
-        tflops_p90=rates.p90 if rates else None,
-        mfu=figures.mfu,
-        error=figures.error,
-    )
-    return BenchRecord(
-        id=path.name,
-        request=BenchRequest(),
-        target=plain(str(path)),
-        project="",
-        zone="",
-        queued_resource="",
-        accelerator_type="",
-        slices=0,
-        devices=0,
-        platform="",
-        state=BenchState.DONE,
-        context="",
-        started_at=changed_at,
-        summary=summary,
-        points=points,
-        peak_tflops_per_device=peak_tflops_per_device,
-    )
-
-
 def replace_record(record: BenchRecord, bench: Bench) -> BenchRecord:
     """The record with what is known now."""
     versions = bench.versions()
@@ -444,49 +333,3 @@ def replace_record(record: BenchRecord, bench: Bench) -> BenchRecord:
         points=tuple(bench.points),
         errors=bench.errors,
     )
-
-
-def _point(step: int, readings: list[Reading]) -> StepPoint:
-    reasons = Counter(reading.set_aside for reading in readings)
-    aside = ""
-    if FIRST_STEP in reasons:
-        aside = FIRST_STEP
-    elif not reasons.get(""):
-        aside = next(iter(reasons))
-    used = readings if aside else [reading for reading in readings if reading.counts]
-    times = distribution(each.step_time_s for each in used if each.step_time_s is not None)
-    rates = distribution(each.tflops_per_device for each in used if each.tflops_per_device is not None)
-    return StepPoint(
-        step,
-        len(readings),
-        times.median if times else 0.0,
-        times.minimum if times else 0.0,
-        times.maximum if times else 0.0,
-        rates.median if rates else None,
-        rates.minimum if rates else None,
-        rates.maximum if rates else None,
-        aside if times else aside or "no time",
-    )
-
-
-def _number(message: Mapping[str, Any], key: str) -> float | None:
-    value = message.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _values(messages: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    return sorted(value for message in messages if (value := _number(message, key)) is not None)
-
-
-def _median(messages: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    values = _values(messages, key)
-    return percentile(values, 0.5) if values else None
-
-
-def _largest(messages: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    values = _values(messages, key)
-    return values[-1] if values else None
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)

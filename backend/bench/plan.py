@@ -23,6 +23,7 @@ SHIPPED = (
     "jobs/programs/__init__.py",
     "jobs/programs/devices.py",
     "jobs/programs/process.py",
+    "jobs/programs/sharding_flags.py",
     "jobs/programs/shardings.py",
 )
 """The benchmark programs, as they lie in this release."""

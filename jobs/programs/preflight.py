@@ -70,13 +70,13 @@ def slice_index(device: Any) -> int:
 def main() -> None:
     """Compiles for the batch sizes that stand on stdin, one a line, until it ends."""
     os.environ.update(TOPOLOGY_VARIABLES)
-    from jobs.programs import shardings
+    from jobs.programs import sharding_flags, shardings
     from jobs.programs.process import Place, fail, leave, say
 
     parser = argparse.ArgumentParser(prog="preflight", description=__doc__.partition("\n")[0])
     parser.add_argument("--topology", required=True, help="e.g. v5e:4x4")
     parser.add_argument("--slices", type=int, default=1)
-    shardings.add_arguments(parser)
+    sharding_flags.add_arguments(parser)
     arguments = parser.parse_args()
     try:
         say({"versions": versions()})
@@ -84,7 +84,7 @@ def main() -> None:
 
         say({"progress": f"asking libtpu for {arguments.slices} x {arguments.topology}"})
         devices = topology_devices(jax, arguments.topology, arguments.slices)
-        mesh = shardings.mesh_of(arguments)
+        mesh = sharding_flags.mesh_of(arguments)
         shardings.check(
             arguments, Place("", 0, arguments.slices, 0, arguments.slices, len(devices) // arguments.slices)
         )

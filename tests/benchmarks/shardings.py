@@ -47,17 +47,17 @@ def plain_loop(jax: Any, arguments: Any, mesh: Any) -> Any:
 
 def child(pairs: int) -> None:
     """Both loops, in turns; one JSON line."""
-    from jobs.programs import shardings
+    from jobs.programs import sharding_flags, shardings
     from jobs.programs.process import Limits, Watchdog, join, place, say
 
     parser = argparse.ArgumentParser()
-    shardings.add_arguments(parser)
+    sharding_flags.add_arguments(parser)
     arguments = parser.parse_args(SIZES)
     where = place(os.environ)
     watchdog = Watchdog()
     jax = join(where, watchdog, Limits())
     watchdog.enter("measuring", 0)
-    mesh = shardings.device_mesh(jax, shardings.mesh_of(arguments), where)
+    mesh = shardings.device_mesh(jax, sharding_flags.mesh_of(arguments), where)
     plain = plain_loop(jax, arguments, mesh)
     ours = shardings.Benchmark(jax, arguments, mesh)
     data = ours.make_data()

@@ -14,14 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.accelerators import parse
+from jobs.batch_search import ROW_STEP, SEARCH_COMPILES, BatchSearch
+from jobs.compiler import PreflightError
 from jobs.hlo import Sent
 from jobs.meshes import Axes, Mesh, default_mesh
 from jobs.preflight import (
-    ROW_STEP,
-    SEARCH_COMPILES,
-    BatchSearch,
     Compilation,
-    PreflightError,
     PreflightReport,
     PreflightRequest,
     preflight,

@@ -14,7 +14,7 @@ from backend.journal import Journal
 from backend.outcomes import ExitCode, OperatorError
 from jobs.accelerators import Accelerator, UnknownAccelerator, parse
 from jobs.meshes import advice, legal_meshes, size_problems
-from jobs.programs.shardings import DTYPES
+from jobs.programs.sharding_flags import DTYPES
 from jobs.roofline import ASSUMPTIONS, Model, predict
 from tui.cli import bench_compare, bench_read, bench_shardings, bench_sweep
 from tui.cli.output import add_format, print_json, print_table, timestamp

@@ -16,7 +16,7 @@ from backend.runs.fanout import exit_code
 from backend.sanitize import plain
 from backend.targets import select
 from backend.tower import Tower
-from jobs.programs.shardings import add_arguments as add_program_arguments
+from jobs.programs.sharding_flags import add_arguments as add_program_arguments
 from tui.cli.output import add_format, print_json
 from tui.cli.places import add_place, context_of, find, refuse_read_only
 

@@ -23,7 +23,7 @@ from backend.model import QueuedResource
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
-from jobs.programs.shardings import DTYPES
+from jobs.programs.sharding_flags import DTYPES
 from jobs.sweep import StopRule
 from tui.cli.output import add_format, print_json, print_table
 from tui.cli.places import add_place, context_of, find, refuse_read_only

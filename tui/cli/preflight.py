@@ -9,10 +9,11 @@ import sys
 from backend.context import paths
 from backend.outcomes import ExitCode, OperatorError
 from jobs.accelerators import Accelerator
+from jobs.compiler import PreflightError
 from jobs.meshes import advice, mesh_problems, size_problems
-from jobs.preflight import PreflightError, PreflightReport, PreflightRequest, preflight
-from jobs.programs.shardings import add_arguments as add_program_arguments
-from jobs.programs.shardings import mesh_of
+from jobs.preflight import PreflightReport, PreflightRequest, preflight
+from jobs.programs.sharding_flags import add_arguments as add_program_arguments
+from jobs.programs.sharding_flags import mesh_of
 from jobs.roofline import Model
 from tui.cli.bench import accelerator_of
 from tui.cli.output import add_format, print_json, print_table

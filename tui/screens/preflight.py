@@ -13,8 +13,9 @@ from textual.widgets import Static
 
 from backend.outcomes import OperatorError
 from backend.sanitize import plain, plain_text
+from jobs.compiler import PreflightError
 from jobs.meshes import advice, mesh_problems, size_problems
-from jobs.preflight import PreflightError, PreflightRequest, preflight
+from jobs.preflight import PreflightRequest, preflight
 from tui.actions import PREFLIGHT, bindings
 from tui.preflight_words import facts, refusal
 from tui.screens.base import ConsoleScreen

@@ -49,7 +49,7 @@ class RunPlotScreen(BenchScreen):
         self._read()
 
     def _read(self) -> None:
-        from backend.bench.live import read_run
+        from backend.bench.afterwards import read_run
 
         run = self._run
         if run is None:
@@ -114,7 +114,7 @@ class FilePlotScreen(RunPlotScreen):
         self.background(self._load(), group="read", title=f"read {self._path.name}")
 
     async def _load(self) -> None:
-        from backend.bench.live import read_file
+        from backend.bench.afterwards import read_file
 
         try:
             self._record = await asyncio.to_thread(read_file, self._path, pattern=self._pattern or None)

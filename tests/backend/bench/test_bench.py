@@ -12,8 +12,9 @@ from typing import Any
 import asyncssh
 import pytest
 
+from backend.bench.afterwards import read_run
 from backend.bench.compare import compare, to_csv, to_json_lines, weak_scaling
-from backend.bench.live import Bench, read_run
+from backend.bench.live import Bench
 from backend.bench.manager import BenchManager, read_survey
 from backend.bench.model import BenchRecord, BenchRequest, BenchState
 from backend.bench.store import BenchStore

@@ -13,7 +13,7 @@ from backend.bench.model import CPU_SIZES, BenchRequest, WorkerSurvey
 from backend.bench.plan import SHIPPED, plan_bench, platform_of, programs, suggested_sizes
 from backend.interpreter import launcher
 from backend.targets import workers_of
-from jobs.programs import shardings
+from jobs.programs import sharding_flags
 from tests.backend.bench.bench_world import CPU, TPU, resource, survey_of
 
 DOCUMENT = BenchRequest(dcn_data_parallelism=2, ici_fsdp_parallelism=16)
@@ -61,10 +61,10 @@ def test_the_flags_are_those_of_the_program() -> None:
     import argparse
 
     parser = argparse.ArgumentParser()
-    shardings.add_arguments(parser)
+    sharding_flags.add_arguments(parser)
     request = replace(DOCUMENT, dtype="float32", steps=7, stuck_after=60.0, no_communication_steps=0)
     arguments = parser.parse_args(list(request.flags))
-    assert shardings.mesh_of(arguments) == request.mesh
+    assert sharding_flags.mesh_of(arguments) == request.mesh
     for name in ("embedding_dimension", "batch_size", "num_layers", "steps", "warmup", "dtype", "stuck_after"):
         assert getattr(arguments, name) == getattr(request, name)
     assert arguments.no_communication_steps == 0

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.bench.live import Bench, read_file
+from backend.bench.afterwards import read_file
+from backend.bench.live import Bench
 from backend.outcomes import OperatorError
 from tests.backend.bench.test_bench import Logged, record
 from tui.screens.bench_figures import figures, histogram_lines, last_words, series

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.programs import shardings
+from jobs.programs import sharding_flags, shardings
 from jobs.programs.process import Place, ProgramError, place, wanted_platform
 from jobs.readings import ReadingParser
 from jobs.roofline import Model
@@ -22,21 +22,21 @@ SMALL = ("-b", "64", "-n", "2", "--steps", "4")
 
 def parsed(*argv: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    shardings.add_arguments(parser)
+    sharding_flags.add_arguments(parser)
     return parser.parse_args(argv)
 
 
 def test_the_documents_commands_parse_as_written() -> None:
     arguments = parsed("--ici_fsdp_parallelism", "16", "--dcn_data_parallelism", "2", "--batch_size", "131072")
-    assert shardings.mesh_of(arguments).code() == "ici 1x16x1 dcn 2x1x1"
+    assert sharding_flags.mesh_of(arguments).code() == "ici 1x16x1 dcn 2x1x1"
     assert parsed("-dd", "2", "-df", "3", "-dt", "5", "-id", "7", "-if", "11", "-it", "13").ici_fsdp_parallelism == 11
     assert vars(parsed()) | {"profiler_path": "", "embedding_dimension": 2048, "num_layers": 4} == vars(parsed())
 
 
 def test_program_and_planner_count_the_same_flops() -> None:
     arguments, model = parsed("-d", "512", "-b", "64", "-n", "3"), Model(512, 3, 64)
-    assert shardings.claimed_flops(arguments) == model.claimed_flops_per_device
-    assert shardings.corrected_flops(arguments) == model.flops_per_device
+    assert sharding_flags.claimed_flops(arguments) == model.claimed_flops_per_device
+    assert sharding_flags.corrected_flops(arguments) == model.flops_per_device
 
 
 @pytest.mark.parametrize(
