@@ -19,7 +19,7 @@ from backend.tower import Tower
 from tui.cli.output import add_format, print_json
 from tui.cli.places import add_place, confirm, context_of, find, refuse_read_only, rest_of, seconds_argument
 from tui.cli.qr_views import LINE_LIMIT, print_dry_run, print_rows, tell_failing
-from tui.cli.qr_wait import wait_ready
+from tui.cli.qr_wait import add_no_ssh, wait_ready
 
 OPERATION_TIMEOUT_S = 600.0
 RECREATE_TIMEOUT_S = 1800.0
@@ -53,7 +53,10 @@ def add_reset(parser: argparse.ArgumentParser) -> None:
 def add_recreate(parser: argparse.ArgumentParser) -> None:
     parser.description = "Deletes a request with its slices, waits until it is gone, and asks for the same again."
     parser.add_argument("name", metavar="ID")
-    parser.add_argument("--wait", action="store_true", help="wait until the new one is ACTIVE with all its workers")
+    parser.add_argument(
+        "--wait", action="store_true", help="wait until the new one is ready: ACTIVE, and ssh answers"
+    )
+    add_no_ssh(parser)
     common(parser, run_async=False)
 
 
@@ -192,7 +195,9 @@ async def recreate(arguments: argparse.Namespace) -> int:
             print(f"slicetower: its job goes on as run {plain(job)}", file=sys.stderr)
         fleet = await tower.refresh()
         if arguments.wait:
-            return await wait_ready(tower, item.name, arguments.timeout or 3600.0, arguments.format)
+            return await wait_ready(
+                tower, item.name, arguments.timeout or 3600.0, arguments.format, ssh=not arguments.no_ssh
+            )
         print_rows(fleet.find(item.name), fleet, arguments.format)
         return ExitCode.OK
 

@@ -30,7 +30,7 @@ from tui.cli import qr_job
 from tui.cli.output import add_format, print_json
 from tui.cli.places import context_of, refuse_read_only, rest_of, seconds_argument
 from tui.cli.qr_views import print_dry_run, print_problems, print_rows
-from tui.cli.qr_wait import wait_ready
+from tui.cli.qr_wait import add_no_ssh, wait_ready
 
 if TYPE_CHECKING:
     from backend.runs.production import ProductionJob
@@ -55,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ssh-user", default="", metavar="NAME", help="whose key it is (default: of the context)")
     parser.add_argument("--dry-run", action="store_true", help="print the request and its equivalents, send nothing")
     parser.add_argument("--async", dest="run_async", action="store_true", help="do not wait for the operation")
-    parser.add_argument("--wait", action="store_true", help="wait until it is ACTIVE with all its workers")
+    parser.add_argument("--wait", action="store_true", help="wait until it is ready: ACTIVE, and ssh answers")
+    add_no_ssh(parser)
     parser.add_argument(
         "--timeout", type=seconds_argument, default=None, metavar="DURATION", help="of --wait (default: 1h)"
     )
@@ -323,7 +324,9 @@ async def _send(
     await tower.client.wait_operation(operation, LRO_TIMEOUT_S)
     fleet = await tower.refresh()
     if arguments.wait:
-        return await wait_ready(tower, request.name, arguments.timeout or 3600.0, arguments.format)
+        return await wait_ready(
+            tower, request.name, arguments.timeout or 3600.0, arguments.format, ssh=not arguments.no_ssh
+        )
     print_rows(fleet.find(request.name), fleet, arguments.format)
     return ExitCode.OK
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import difflib
 import sys
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from backend.cloud.advice import advice
 from backend.cloud.errors import explain
@@ -13,13 +15,23 @@ from backend.cloud.watch import now_utc
 from backend.model import DEAD_STATES, Fleet, QueuedResource, QueuedResourceState
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
+from backend.targets import workers_of
 from backend.tower import Tower
 from tui.cli.output import add_format, duration
 from tui.cli.places import add_place, context_of, find, seconds_argument
 from tui.cli.qr_views import print_rows
 
+if TYPE_CHECKING:
+    from backend.ssh.answers import Answers
+
 HEARTBEAT_S = 30.0
 """Without a change the progress is said again after this time."""
+SSH_ROUND_S = 30.0
+"""ssh is asked for so long, then the cloud again: a worker that does not answer may have been taken away."""
+SSH_PAUSE_S = 5.0
+"""Between rounds: a server that is asked too often refuses for a while."""
+LEAST_WAIT_S = 1.0
+"""Of a wait that begins when its time is up already: enough to look once."""
 GONE = "GONE"
 READY = "READY"
 
@@ -34,21 +46,34 @@ def state_argument(text: str) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Waits until a request is ACTIVE and each of its workers is there and healthy."
+    parser.description = (
+        "Waits until a request is ACTIVE, each of its workers is there and healthy, and ssh answers on all of them."
+    )
     parser.add_argument("name", metavar="ID")
     parser.add_argument(
         "--timeout", type=seconds_argument, default=3600.0, metavar="DURATION", help="45m, 3600s (default: 1h)"
     )
     parser.add_argument("--state", type=state_argument, default=READY, metavar="STATE", help="another state, or GONE")
+    add_no_ssh(parser)
     add_format(parser)
     add_place(parser)
+
+
+def add_no_ssh(parser: argparse.ArgumentParser) -> None:
+    """Adds --no-ssh, for what waits until a request is ready."""
+    parser.add_argument(
+        "--no-ssh",
+        action="store_true",
+        help="take the cloud's word: do not log in to the workers to see that ssh answers",
+    )
 
 
 class Progress:
     """Says on stderr what changes, and every HEARTBEAT_S that nothing did."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, asks_ssh: bool = False) -> None:
         self._name = name
+        self._asks_ssh = asks_ssh
         self._started = self._said_at = monotonic()
         self._said = ""
 
@@ -57,21 +82,37 @@ class Progress:
             text = "gone"
         else:
             note = advice(item, fleet.since.get(item.key), now_utc()).text
+            if self._asks_ssh and item.ready:
+                note = "asking ssh"
             workers = f" {item.workers_ready}/{item.workers_expected} workers" if item.slices else ""
             text = f"{item.state}{workers}{f', {note}' if note else ''}"
+        self.say(text)
+
+    def say(self, text: str) -> None:
         now = monotonic()
         if text != self._said or now - self._said_at >= HEARTBEAT_S:
             self._said, self._said_at = text, now
             print(f"{duration(now - self._started):>7}  {self._name}  {text}", file=sys.stderr, flush=True)
 
 
-async def wait_ready(tower: Tower, name: str, timeout_s: float, output: str, *, state: str = READY) -> int:
+async def wait_ready(
+    tower: Tower, name: str, timeout_s: float, output: str, *, state: str = READY, ssh: bool = True
+) -> int:
     """Waits, prints the row, returns the exit code.
 
+    Args:
+        tower: An open tower.
+        name: The request's id.
+        timeout_s: For all of it.
+        output: table or json.
+        state: READY, GONE, or a state of the service.
+        ssh: READY means that ssh answers on every worker, too.
+
     Raises:
-        OperatorError: not there in time (124), or it can't come any more (4).
+        OperatorError: not there in time (124), it can't come any more (4), or a worker refuses the operator for good (3).
     """
-    progress = Progress(name)
+    progress = Progress(name, asks_ssh=ssh and state == READY)
+    ends_at = monotonic() + timeout_s
 
     def reached(fleet: Fleet) -> tuple[QueuedResource | None, Fleet] | None:
         found = fleet.find(name)
@@ -90,9 +131,47 @@ async def wait_ready(tower: Tower, name: str, timeout_s: float, output: str, *, 
         return None
 
     item, fleet = await tower.watch.wait_for(reached, timeout_s)
+    if item is not None and state == READY and ssh:
+        # Not at the top: `qr list` must not import the ssh library.
+        from backend.ssh.answers import Answers
+
+        answers = Answers(tower.pool)
+        while await _ssh_is_missing(answers, item, progress, ends_at):
+            await asyncio.sleep(min(SSH_PAUSE_S, max(ends_at - monotonic(), 0.0)))
+            await tower.refresh()
+            again, fleet = await tower.watch.wait_for(reached, max(ends_at - monotonic(), LEAST_WAIT_S))
+            item = again or item
+        progress.say(f"{item.state}, ready: ssh answers on {len(workers_of(item))} workers")
     if item is not None:
         print_rows([item], fleet, output)
     return ExitCode.OK
+
+
+async def _ssh_is_missing(answers: Answers, item: QueuedResource, progress: Progress, ends_at: float) -> bool:
+    """One round over the workers that have not answered; what is missing is said.
+
+    Raises:
+        OperatorError: time is up (124), or a worker refuses for good (3).
+    """
+    from backend.ssh.answers import told
+
+    left_s = max(ends_at - monotonic(), LEAST_WAIT_S)
+    silent = await answers.ask(workers_of(item), min(left_s, SSH_ROUND_S))
+    if not silent:
+        return False
+    lasting = next((each.error for each in silent if each.is_lasting), None)
+    if lasting is not None:
+        raise lasting
+    progress.say(f"{item.state}, {told(silent)}")
+    if monotonic() >= ends_at:
+        why = next((each.error.what for each in silent if each.error is not None), "")
+        raise OperatorError(
+            f"{item.name} is {item.state}, but {told(silent)}.",
+            "Wait longer with a higher --timeout, or look with `slicetower check`; --no-ssh takes the cloud's word.",
+            exit_code=ExitCode.TIMED_OUT,
+            raw=why,
+        )
+    return True
 
 
 def _dead(item: QueuedResource) -> OperatorError:
@@ -110,4 +189,11 @@ async def main(arguments: argparse.Namespace) -> int:
         fleet = await tower.refresh()
         if not (arguments.state == GONE and not fleet.find(arguments.name) and not any(p.error for p in fleet.polls)):
             find(fleet, arguments.name)
-        return await wait_ready(tower, arguments.name, arguments.timeout, arguments.format, state=arguments.state)
+        return await wait_ready(
+            tower,
+            arguments.name,
+            arguments.timeout,
+            arguments.format,
+            state=arguments.state,
+            ssh=not arguments.no_ssh,
+        )

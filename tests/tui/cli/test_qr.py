@@ -212,7 +212,7 @@ def test_the_journey_create_wait_describe_reset_preempt_recreate_delete(
     ready = run(world, "qr", "wait", "pod", "--timeout=120s", "--format=json")
     assert ready.code == ExitCode.OK, ready.err
     assert (ready.lines[0]["state"], ready.lines[0]["workers_ready"]) == ("ACTIVE", 8)
-    assert "ACTIVE 8/8 workers, ready" in ready.err
+    assert "ACTIVE, ready: ssh answers on 8 workers" in ready.err
     full = run(world, "qr", "describe", "pod", "--format=json").lines[0]
     assert full["state"]["state"] == "ACTIVE"
     assert [each["node_id"] for each in full["slices"]] == ["pod-0", "pod-1"]
