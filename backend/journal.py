@@ -11,22 +11,15 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from backend import sqlite
-from backend.model import Event, EventKind, QueuedResource, QueuedResourceState, StateSince
+from backend import outages, spans, sqlite
+from backend.model import Event, EventKind, QueuedResource, StateSince
 from backend.outcomes import OperatorError
-
-CLOCKS_AGREE_S = 60.0
-"""How far the service's clock may be from ours. A request that is older than our last look, by more than this, and yet was
-not in it, is not one that we saw come: another world answers at the same name."""
-
-CONTINUOUS_S = 90.0
-"""A change between two observations that are no further apart counts as seen, at the later one.
-Longer than the slowest poll interval with its jitter and one failed poll."""
+from backend.spans import utc
 
 ECHO_WINDOW = timedelta(seconds=45)
 """Two consoles that watch one fleet see each change of a slice within a few polls of each other."""
@@ -222,7 +215,7 @@ class Journal:
         return [
             Event(
                 sequence=sequence,
-                at=_time(at),
+                at=utc(at),
                 kind=EventKind(kind),
                 project=project,
                 zone=zone,
@@ -255,15 +248,43 @@ class Journal:
         Raises:
             OperatorError: the file is locked for too long, full or damaged.
         """
-        with self._lock:
-            try:
-                with sqlite.transaction(self._background):
-                    since, moved = self._move_spans(place, seen, at.timestamp())
-                    self._insert(self._background, [event for event in events if self._is_news(event, moved)])
-                    self._prune(at)
-                    return since
-            except sqlite3.Error as error:
-                raise sqlite.told(self.path, error) from error
+        with self._lock, self._in_background() as connection:
+            since, moved = spans.move(connection, place, seen, at.timestamp())
+            self._insert(connection, [event for event in events if self._is_news(event, moved)])
+            self._prune(at)
+            return since
+
+    def begin_outage(self, place: tuple[str, str], at: datetime, text: str) -> None:
+        """A (project, zone) does not answer: an event, unless it is known already, to whichever console. For any thread.
+
+        Raises:
+            OperatorError: the file is locked for too long, full or damaged.
+        """
+        with self._lock, self._in_background() as connection:
+            if outages.open_since(connection, place) is None:
+                self._insert(connection, [outages.begun(place, at, text)])
+
+    def end_outage(self, place: tuple[str, str], at: datetime) -> Event | None:
+        """It answers: the event that says so if an outage was open, else None. For any thread.
+
+        Raises:
+            OperatorError: the file is locked for too long, full or damaged.
+        """
+        with self._lock, self._in_background() as connection:
+            since = outages.open_since(connection, place)
+            if since is None:
+                return None
+            event = outages.ended(place, at, since)
+            self._insert(connection, [event])
+            return event
+
+    @contextmanager
+    def _in_background(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with sqlite.transaction(self._background):
+                yield self._background
+        except sqlite3.Error as error:
+            raise sqlite.told(self.path, error) from error
 
     def last_states(self, place: tuple[str, str]) -> dict[str, str]:
         """Name -> state of the requests of a (project, zone) when they were last seen. For any thread."""
@@ -286,7 +307,7 @@ class Journal:
         )
         newest = rows[-1][0] if rows else None
         return [
-            StateSpan(state, _time(entered), bool(bound), None if left is None else _time(left))
+            StateSpan(state, utc(entered), bool(bound), None if left is None else utc(left))
             for created, state, entered, bound, left in rows
             if created == newest
         ]
@@ -303,7 +324,7 @@ class Journal:
             [limit],
         )
         return [
-            QueueWait(project, zone, name, kind, tier, _time(created), entered - created)
+            QueueWait(project, zone, name, kind, tier, utc(created), entered - created)
             for project, zone, name, kind, tier, created, entered in rows
         ]
 
@@ -368,74 +389,3 @@ class Journal:
             ),
         ).fetchone()
         return row is None
-
-    def _move_spans(
-        self, place: tuple[str, str], seen: Collection[QueuedResource], at: float
-    ) -> tuple[dict[tuple[str, str, str], StateSince], set[str]]:
-        """Since when each request is in its state, and the names whose spans this observation moved."""
-        connection = self._background
-        row = connection.execute("SELECT at FROM observed WHERE project = ? AND zone = ?", place).fetchone()
-        last_seen: float | None = row[0] if row else None
-        newer_exists = last_seen is not None and last_seen > at
-        continuous = last_seen is not None and at - last_seen <= CONTINUOUS_S
-        open_spans = {
-            name: (span, created, state, entered, bool(bound))
-            for span, name, created, state, entered, bound in connection.execute(
-                "SELECT id, name, created_at, state, entered_at, entered_is_lower_bound FROM spans "
-                "WHERE project = ? AND zone = ? AND left_at IS NULL",
-                place,
-            )
-        }
-        since: dict[tuple[str, str, str], StateSince] = {}
-        left: list[tuple[float, int]] = []
-        entered_rows: list[tuple[object, ...]] = []
-        moved: set[str] = set()
-        for item in seen:
-            created = item.created_at.timestamp() if item.created_at else None
-            span = open_spans.pop(item.name, None)
-            same_request = span is not None and span[1] == created
-            if span is not None and ((same_request and span[2] == item.state) or newer_exists):
-                since[item.key] = StateSince(_time(span[3]), span[4])
-                continue
-            if newer_exists:
-                since[item.key] = StateSince(_time(at), True)
-                continue
-            older_than_last_look = (
-                not same_request
-                and created is not None
-                and last_seen is not None
-                and created < last_seen - CLOCKS_AGREE_S
-            )
-            entered, bound = at, not continuous or older_than_last_look
-            if item.state == QueuedResourceState.CREATING and created is not None:
-                # The first state of all begins with the request itself.
-                entered, bound = min(created, at), False
-            elif not same_request and created is not None and not bound:
-                # It appeared between two polls, so its state began after its creation and before now.
-                entered = max(min(created, at), last_seen or created)
-            moved.add(item.name)
-            if span is not None:
-                left.append((entered if same_request else at, span[0]))
-            entered_rows.append(
-                (*item.key, created, item.state, item.accelerator_type, item.tier.value, entered, int(bound))
-            )
-            since[item.key] = StateSince(_time(entered), bound)
-        if not newer_exists:
-            left += [(at, span[0]) for span in open_spans.values()]
-            moved.update(open_spans)
-        connection.executemany("UPDATE spans SET left_at = ? WHERE id = ?", left)
-        connection.executemany(
-            "INSERT INTO spans (project, zone, name, created_at, state, accelerator_type, tier, entered_at, "
-            "entered_is_lower_bound) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            entered_rows,
-        )
-        connection.execute(
-            "INSERT INTO observed VALUES (?, ?, ?) "
-            "ON CONFLICT (project, zone) DO UPDATE SET at = max(at, excluded.at)",
-            (*place, at),
-        )
-        return since, moved
-
-
-def _time(at: float) -> datetime:
-    return datetime.fromtimestamp(at, UTC)

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Protocol, TypeVar
 
+from backend import outages
 from backend.cloud.changes import Look, changes, changes_while_away
 from backend.cloud.convert import join, natural
 from backend.cloud.pace import JITTER, LIVELY_S, Zone
@@ -195,10 +196,10 @@ class FleetWatch:
                 async with asyncio.timeout(POLL_TIMEOUT_S):
                     queued, nodes = await self._list(zone, attempts)
             except OperatorError as error:
-                self._failed(zone, error)
+                await self._failed(zone, error)
             except TimeoutError:
                 text = f"Could not list {zone.place[0]}, {zone.place[1]}: no answer within {POLL_TIMEOUT_S:.0f} s."
-                self._failed(zone, OperatorError(text, "Check the network.", exit_code=ExitCode.CLOUD))
+                await self._failed(zone, OperatorError(text, "Check the network.", exit_code=ExitCode.CLOUD))
             else:
                 await self._succeeded(zone, queued, nodes)
 
@@ -214,16 +215,23 @@ class FleetWatch:
             raise nodes
         return queued, nodes
 
-    def _failed(self, zone: Zone, error: OperatorError) -> None:
+    async def _failed(self, zone: Zone, error: OperatorError) -> None:
         first = zone.poll.failures == 0
+        at = self._clock()
         zone.error = error
         zone.polled = True
         zone.poll = replace(
             zone.poll, failures=zone.poll.failures + 1, error=plain(error.what), cure=plain(error.cure)
         )
-        if first:
-            self._add([self._zone_event(zone, zone.poll.error)])
         self._publish()
+        if not first:
+            return
+        if self._journal is not None:
+            try:
+                await asyncio.to_thread(self._journal.begin_outage, zone.place, at, zone.poll.error)
+            except OperatorError as trouble:
+                self._journal_is_bad(trouble)
+        self._add([outages.begun(zone.place, at, zone.poll.error)])
 
     async def _succeeded(self, zone: Zone, queued: list[QueuedResource], nodes: list[Slice]) -> None:
         at = self._clock()
@@ -234,16 +242,25 @@ class FleetWatch:
             events = await self._away(zone, look, at)
         else:
             events = []
-        recovered = zone.poll.failures > 0
+        healed = await self._healed(zone, at)
         since = await self._since(zone, look, events, at)
         if events:
             zone.changed_at = monotonic()
         zone.look, zone.since, zone.error, zone.polled = look, since, None, True
         zone.poll = ZonePoll(*zone.place, last_good_at=at)
-        if recovered:
-            events = [*events, self._zone_event(zone, f"{zone.place[1]} answers again")]
-        self._add(events)
+        self._add([*events, *healed])
         self._publish()
+
+    async def _healed(self, zone: Zone, at: datetime) -> list[Event]:
+        """The end of an outage that this console, or one before it, saw begin."""
+        failed, first = zone.poll.failures > 0, zone.poll.last_good_at is None
+        event = outages.ended(zone.place, at, None) if failed else None
+        if self._journal is not None and (failed or first):
+            try:
+                event = await asyncio.to_thread(self._journal.end_outage, zone.place, at) or event
+            except OperatorError as error:
+                self._journal_is_bad(error)
+        return [event] if event is not None else []
 
     async def _joined(self, zone: Zone, queued: list[QueuedResource], nodes: list[Slice]) -> Look:
         """The join, with the objects of the last look where nothing changed."""
@@ -286,9 +303,6 @@ class FleetWatch:
         if not self._journal_failed:
             self._add([Event(self._clock(), EventKind.ERROR, text=plain(error.what))])
         self._journal_failed = True
-
-    def _zone_event(self, zone: Zone, text: str) -> Event:
-        return Event(self._clock(), EventKind.ERROR, *zone.place, subject=zone.place[1], text=plain(text))
 
     def _add(self, events: list[Event]) -> None:
         if events:

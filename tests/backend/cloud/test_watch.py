@@ -9,11 +9,12 @@ from pathlib import Path
 import grpc
 import pytest
 
+from backend import outages
 from backend.cloud import channel, pace, watch
 from backend.cloud.client import CloudClient
 from backend.cloud.watch import FleetWatch
 from backend.journal import Journal
-from backend.model import EventKind, Fleet
+from backend.model import Event, EventKind, Fleet
 from backend.outcomes import ExitCode, OperatorError
 from tests.fake_cloud import CREATED, FakeCloud, fake_cloud, parent, raw_node, raw_request
 
@@ -122,6 +123,42 @@ async def test_an_error_keeps_the_rows_marks_them_stale_and_heals(cloud: FakeClo
         assert healed.polls[0].error == ""
         assert name_states(healed) == [("a", "ACTIVE")]
         assert [event.kind for event in made.events] == [EventKind.ERROR, EventKind.ERROR]
+
+
+async def test_an_outage_is_in_the_journal_once_with_its_end_whoever_sees_it(
+    cloud: FakeCloud, tmp_path: Path
+) -> None:
+    cloud.queued[parent()] = [raw_request("a")]
+    journal = Journal.open(tmp_path / "j.db")
+    other = Journal.open(tmp_path / "j.db")
+    async with watching(cloud, journal=journal) as made:
+        await until(made, lambda fleet: fleet.loaded)
+        cloud.fail("ListQueuedResources", grpc.StatusCode.UNAVAILABLE, "try later")
+        await until(made, lambda fleet: fleet.polls[0].failures >= 3)
+        async with watching(cloud, journal=other) as second:
+            await until(second, lambda fleet: fleet.polls[0].failures >= 2)
+        assert [event.after for event in errors(journal)] == [outages.SILENT], "once, not per poll or console"
+        cloud.heal()
+        await until(made, lambda fleet: fleet.polls[0].failures == 0 and len(errors(journal)) == 2)
+    cloud.fail("ListNodes", grpc.StatusCode.UNAVAILABLE, "again")
+    async with watching(cloud, journal=journal) as made:
+        await until(made, lambda _fleet: len(errors(journal)) == 3)
+    cloud.heal()
+    async with watching(cloud, journal=other) as later:
+        await until(later, lambda fleet: fleet.loaded)
+        told = [event.text for event in later.events if event.kind is EventKind.ERROR]
+        assert len(told) == 1
+        assert "answers again; the first failure was" in told[0], "a console that did not see it fail tells its end"
+    found = errors(journal)
+    assert [event.after for event in found] == [outages.SILENT, outages.ANSWERING] * 2
+    assert {event.subject for event in found} == {"z"}
+    assert "nodes of p, z" in found[2].text
+    journal.close()
+    other.close()
+
+
+def errors(journal: Journal) -> list[Event]:
+    return [event for event in journal.events() if event.kind is EventKind.ERROR]
 
 
 async def test_an_error_of_the_nodes_alone_does_not_empty_the_slices(cloud: FakeCloud) -> None:
