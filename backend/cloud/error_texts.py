@@ -229,7 +229,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 BY_CODE: dict[int, tuple[ErrorKind, str, str]] = {
-    Code.CANCELLED: (ErrorKind.CANCELLED, "Could not {action} {subject}: the call was cancelled.", ""),
+    Code.CANCELLED: (ErrorKind.CANCELLED, "Could not {action} {subject}: it was cancelled.", ""),
     Code.INVALID_ARGUMENT: (
         ErrorKind.BAD_REQUEST,
         "Could not {action} {subject}: the service calls the request wrong: {text}",

@@ -272,10 +272,11 @@ class Api:
         return _listed("operations", found, request)
 
     def _cancel_operation(self, request: Json, version: str) -> Json:
-        """Best effort, as the service says: what has begun goes on."""
+        """Best effort, as the service says: what has begun goes on, and what waits to begin ends with code 1."""
         operation = self._operation(request)
         if not operation.done:
             operation.cancel_requested = True
+            self.world.cancel(operation)
         return {}
 
     def _delete_operation(self, request: Json, version: str) -> Json:

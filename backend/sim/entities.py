@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from backend.model import QueuedResourceState, Tier
@@ -150,6 +151,8 @@ class Operation:
     ended_at: float | None = None
     error: Json | None = None
     cancel_requested: bool = False
+    undo: Callable[[], None] | None = None
+    """While its work has not begun: makes it as if it had never been asked for."""
     empty_response: bool = False
     """The delete of a node answers with google.protobuf.Empty, everything else with its target."""
 

@@ -210,3 +210,7 @@ def flex_unsupported(accelerator: str, zone: str) -> Refusal:
 
 def internal_error() -> Refusal:
     return Refusal(Code.INTERNAL, "an internal error has occurred")
+
+
+def cancelled() -> Refusal:
+    return Refusal(Code.CANCELLED, "The operation was cancelled.")

@@ -39,9 +39,11 @@ def create(
     world.touch(request)
     operation = world.start_operation("create", project, zone, request.full_name, version)
     world.end_when(operation, lambda: request.state != State.CREATING)
-    request.expect(
-        world.agenda.after(world.spread(world.delays.creating), lambda: _decide(world, request, admitted, operation))
-    )
+    hold = world.trouble.operation_hold()
+    if hold > 0:
+        operation.undo = lambda: forget(world, request)
+    delay = hold + world.spread(world.delays.creating)
+    request.expect(world.agenda.after(delay, lambda: _decide(world, request, admitted, operation)))
     return operation
 
 
@@ -60,6 +62,7 @@ def find_reservation(world: World, zone: str, admitted: Admitted) -> str:
 def _decide(world: World, request: Request, admitted: Admitted, operation: Operation) -> None:
     """Late refusals end the operation with an error and leave nothing behind; the rest is accepted."""
     refusal = None
+    operation.undo = None
     zone = world.scenario.zone(request.zone)
     prefix = request.accelerator.generation.type_prefix
     if admitted.tier == Tier.FLEX_START and (zone is None or prefix not in zone.flex):

@@ -63,6 +63,8 @@ class Trouble:
         self.rules: list[Rule] = []
         self._operations_until = 0.0
         self._operations_delay_s = 0.0
+        self._held_until = 0.0
+        self._hold_s = 0.0
 
     def add(self, rule: Rule) -> None:
         self.rules.append(rule)
@@ -71,7 +73,7 @@ class Trouble:
         """Takes all of it away and returns how many rules there were."""
         count = len(self.rules)
         self.rules.clear()
-        self._operations_until = 0.0
+        self._operations_until = self._held_until = 0.0
         return count
 
     def slow_operations(self, delay_s: float, until: float) -> None:
@@ -80,6 +82,13 @@ class Trouble:
 
     def operation_delay(self) -> float:
         return self._operations_delay_s if self._clock.now() < self._operations_until else 0.0
+
+    def hold_operations(self, delay_s: float, until: float) -> None:
+        """Creates begin their work so much later."""
+        self._hold_s, self._held_until = delay_s, until
+
+    def operation_hold(self) -> float:
+        return self._hold_s if self._clock.now() < self._held_until else 0.0
 
     def meet(self, method: str) -> tuple[float, Refusal | None]:
         """What a call meets: seconds to wait, and then an error or None. Uses up one of each rule that applies."""

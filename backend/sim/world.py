@@ -190,6 +190,13 @@ class World:
         else:
             self._end(operation, error)
 
+    def cancel(self, operation: Operation) -> None:
+        """Ends it as CANCELLED if its work has not begun."""
+        if operation.undo is not None:
+            operation.undo()
+            operation.undo = None
+            self._end(operation, refusals.cancelled().to_status())
+
     def end_when(self, operation: Operation, reached: Callable[[], bool]) -> None:
         """Ends it as soon as `reached` says so, looked at every other second of the service's."""
 

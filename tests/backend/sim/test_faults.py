@@ -135,6 +135,27 @@ def test_slow_operations_end_after_their_work() -> None:
     assert world.operation(operation)["done"] is True
 
 
+def test_a_create_that_has_not_begun_is_cancelled_with_code_1_and_one_that_has_goes_on() -> None:
+    world = Turned()
+    inject(world, "slow", method="operations", seconds=600.0, queued=True, for_=3600.0)
+    waiting, begun = world.create("a"), world.create("b")
+    world.advance(300)
+    assert world.state("a") == world.state("b") == "CREATING"
+    world.call("CancelOperation", name=waiting["name"])
+    ended = world.operation(waiting)
+    assert (ended["done"], ended["error"]["code"]) == (True, Code.CANCELLED)
+    assert ended["metadata"]["cancelRequested"] is True
+    assert world.refused("GetQueuedResource", name=world.name("a")).code is Code.NOT_FOUND
+    world.create("a")
+    world.advance(330)
+    assert world.state("b") != "CREATING"
+    world.call("CancelOperation", name=begun["name"])
+    world.advance(400)
+    assert "error" not in world.operation(begun)
+    assert world.state("b") == "ACTIVE"
+    assert world.operation(waiting)["error"]["code"] == Code.CANCELLED, "its time to begin has passed"
+
+
 @pytest.mark.parametrize(
     ("fault", "values", "text"),
     [

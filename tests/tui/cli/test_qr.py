@@ -379,6 +379,21 @@ def test_a_wait_that_takes_too_long_exits_124(run: Run, default: Simulator) -> N
     assert "WAITING_FOR_RESOURCES" in done.err
 
 
+def test_a_create_that_was_cancelled_in_time_ends_with_that_word(run: Run, simulators: SimulatorFactory) -> None:
+    world = simulators(scenario="empty", fresh=True)
+    world.inject("slow", "operations", "100000", "--queued", "--for", "1000000")
+    made = run(world, "qr", "create", "late", *GOOD, "--async", "--format=json")
+    assert made.code == ExitCode.OK, made.err
+    name = made.lines[0]["operation"].rpartition("/")[2]
+    cancelled = run(world, "operations", "cancel", name, "--yes")
+    assert cancelled.code == ExitCode.OK, cancelled.err
+    told = run(world, "operations", "describe", name, "--format=json").lines[0]
+    assert (told["done"], told["error"]["code"]) == (True, 1)
+    assert run(world, "qr", "list", "--format=json").out == ""
+    again = run(world, "qr", "create", "late", *GOOD, "--async")
+    assert again.code == ExitCode.OK, again.err
+
+
 def test_what_the_cloud_refuses_exits_4_with_its_words(run: Run, simulators: SimulatorFactory) -> None:
     world = simulators(fresh=True)
     world.inject("error", "CreateQueuedResource", "RESOURCE_EXHAUSTED", QUOTA)
