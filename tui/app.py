@@ -6,6 +6,7 @@ imports grpc or asyncssh. Screens live on one stack over the fleet; actions that
 
 from __future__ import annotations
 
+import gc
 import os
 import traceback
 from collections import deque
@@ -30,7 +31,7 @@ from tui.glyphs import ASCII, UNICODE
 from tui.look import default_variables
 from tui.navigation import Navigation
 from tui.screens.base import Performs
-from tui.screens.confirm import Question
+from tui.screens.fleet import FleetScreen
 from tui.settings import Settings
 from tui.station import Station
 from tui.themes import DEFAULT_THEME, ThemeStore
@@ -53,6 +54,7 @@ class SliceTower(Station, Navigation, App[int]):
     CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE = True
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MEDIUM, "-medium"), (WIDE, "-wide"), (VAST, "-vast")]  # noqa: RUF012 - Textual's own kind
+    _theme_is_chosen = False
     VERTICAL_BREAKPOINTS = [(0, "-low"), (32, "-high")]  # noqa: RUF012
 
     def __init__(
@@ -84,14 +86,21 @@ class SliceTower(Station, Navigation, App[int]):
         self.notices: deque[Event] = deque(maxlen=NOTICES)
         self.notices_version = 0
 
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return default_variables(self.current_theme.to_color_system().generate())
+    def get_css_variables(self) -> dict[str, str]:
+        """Textual's own asks for the colours twice, and once more for a theme that is not ours."""
+        if not self._theme_is_chosen:
+            self.theme_variables = {}
+            return {}
+        theme = self.current_theme
+        generated = theme.to_color_system().generate()
+        self.theme_variables = {**default_variables(generated), **generated, **theme.variables}
+        return self.theme_variables
 
     def _choose_theme(self) -> None:
-        """Before the first paint, so that the style sheet is read once."""
+        """Before the first paint, so that the style sheet is read once; the other themes are read after it."""
         self.themes = ThemeStore(self.themes_folder)
-        self._theme_problems = [f"A theme was left out: {failure}" for failure in self.themes.install(self)]
         wanted = self.settings.theme or DEFAULT_THEME
+        self._theme_problems = [] if self.themes.install_one(self, wanted) else self._install_themes()
         if wanted not in self.available_themes:
             known = ", ".join(self.themes.names)
             self._theme_problems.append(f"There is no theme '{wanted}'; there are {known}.")
@@ -104,18 +113,30 @@ class SliceTower(Station, Navigation, App[int]):
         self.set_class(theme.dark, "-dark-mode", update=False)
         self.set_class(not theme.dark, "-light-mode", update=False)
         self._refresh_truecolor_filter(self.ansi_theme)
+        self._theme_is_chosen = True
         self.stylesheet.set_variables(self.get_css_variables())
+
+    def _install_themes(self) -> list[str]:
+        return [f"A theme was left out: {failure}" for failure in self.themes.install(self)]
 
     # Beginning
 
-    def on_mount(self) -> None:
-        from tui.screens.fleet import FleetScreen
-
-        self.set_interval(THEME_POLL_S, self._poll_themes)
+    def get_default_screen(self) -> Screen[Any]:
+        """The fleet itself: a blank screen below it would be styled, laid out and painted first."""
         self.set_keymap(self.settings.keymap.for_textual())
-        self.push_screen(FleetScreen())
+        return FleetScreen()
+
+    def on_mount(self) -> None:
+        self.set_interval(THEME_POLL_S, self._poll_themes)
         for problem in (*self.settings.problems, *self._theme_problems):
             self.say(problem, severity="warning")
+
+    def after_first_frame(self) -> None:
+        """What the first frame did without: collections, the other themes, and the tower, whose libraries take a while."""
+        gc.enable()
+        for problem in self._install_themes() if not self._theme_problems else ():
+            self.say(problem, severity="warning")
+        self.open_tower()
 
     def _poll_themes(self) -> None:
         change = self.themes.poll(self)
@@ -126,7 +147,7 @@ class SliceTower(Station, Navigation, App[int]):
     async def on_event(self, event: TerminalEvent) -> None:
         if isinstance(event, (Key, MouseDown, MouseScrollDown, MouseScrollUp)):
             self.hold_reading()
-        if isinstance(event, Key) and isinstance(self.screen, Question) and not self.screen.answers(event.time):
+        if isinstance(event, Key) and isinstance(self.screen, Performs) and not self.screen.answers(event.time):
             # Typed ahead, before the question was on the screen: whatever it was meant for, it is no answer.
             return
         await super().on_event(event)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Navigation:
     """Mixed into the application."""
 
-    root_depth = 2
-    """Screens on the stack when only the fleet is open: Textual's own blank one lies below it."""
+    root_depth = 1
+    """Screens on the stack when only the fleet is open."""
 
     @property
     def _console(self) -> SliceTower:

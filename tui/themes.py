@@ -15,12 +15,11 @@ state-active = "#56d364"
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from textual.app import App
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
+import themes
 from tui.look import TOKENS
 
 DEFAULT_THEME = "tower-dark"
@@ -232,12 +232,23 @@ def load_themes(files: Mapping[str, str]) -> tuple[dict[str, Theme], list[ThemeF
     return loaded, failed
 
 
+def _shipped_folder() -> Path:
+    # Not importlib.resources: its readers are imported for this alone, before the first frame.
+    return Path(themes.__path__[0])
+
+
 def shipped_themes() -> tuple[dict[str, Theme], list[ThemeFailure]]:
     """The themes of the package `themes`."""
-    folder = importlib.resources.files("themes")
-    return load_themes(
-        {item.name: item.read_text("utf-8") for item in folder.iterdir() if item.name.endswith(".toml")}
-    )
+    return load_themes({path.name: path.read_text("utf-8") for path in _shipped_folder().glob("*.toml")})
+
+
+def shipped_theme(name: str) -> Theme | None:
+    """One theme of the package `themes`, whose file has its name; None where there is none."""
+    path = _shipped_folder() / f"{name}.toml"
+    if not _NAME.fullmatch(name) or not path.is_file():
+        return None
+    theme, _ = parse_theme(path.read_text("utf-8"), path.name)
+    return theme
 
 
 def user_themes(folder: Path) -> tuple[dict[str, Theme], list[ThemeFailure]]:
@@ -276,17 +287,33 @@ class ThemeStore:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self.shipped, shipped_failures = shipped_themes()
-        if shipped_failures:
-            raise ValueError(f"a shipped theme is broken: {shipped_failures[0]}")
         self.own: dict[str, Theme] = {}
         self.failures: tuple[ThemeFailure, ...] = ()
         self._stamp: tuple[tuple[str, int, int], ...] | None = None
+
+    @cached_property
+    def shipped(self) -> dict[str, Theme]:
+        """The themes that come with the program."""
+        loaded, failures = shipped_themes()
+        if failures:
+            raise ValueError(f"a shipped theme is broken: {failures[0]}")
+        return loaded
 
     @property
     def names(self) -> tuple[str, ...]:
         """In the order to cycle through: shipped first."""
         return (*self.shipped, *(name for name in self.own if name not in self.shipped))
+
+    def install_one(self, app: App[Any], name: str) -> bool:
+        """Registers what the first frame needs; `install` must follow.
+
+        Returns:
+            Whether one shipped theme is enough: it has that name, and no theme of the operator's can be meant.
+        """
+        if self._look() or (theme := shipped_theme(name)) is None:
+            return False
+        app.register_theme(theme)
+        return True
 
     def install(self, app: App[Any]) -> tuple[ThemeFailure, ...]:
         """Registers every theme with the app. Returns what is wrong with the operator's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +41,12 @@ def run(context: Context, where: Paths | None = None, *, context_arguments: Sequ
             "The console needs a terminal, and this is none.",
             "In a pipe or a script use `slicetower fleet --once` or `slicetower qr list --format json`.",
         )
-    from tui.app import open_console
+    # Whatever is made until the first frame stays; the console lets collections begin after it.
+    gc.disable()
+    try:
+        from tui.app import open_console
 
-    code = open_console(context, where or paths(), context_arguments)
+        code = open_console(context, where or paths(), context_arguments)
+    finally:
+        gc.enable()
     return ExitCode.OK if code is None else code

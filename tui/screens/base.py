@@ -49,6 +49,10 @@ class Performs:
         """Whether an action of this screen makes sense now; the footer leaves out those that do not."""
         return True
 
+    def answers(self, pressed_at: float) -> bool:
+        """Whether a key pressed at `pressed_at` (monotonic seconds) is meant for this screen."""
+        return True
+
     def action_perform(self, action_id: str) -> None:
         """What a key is bound to."""
         self.perform(BY_ID[action_id])

@@ -14,13 +14,13 @@ from backend.model import DEAD_STATES, Fleet, QueuedResource, Slice
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, FLEET, Action, bindings
 from tui.screens.base import TableScreen
-from tui.screens.fleet_detail import FleetDetail
 from tui.screens.fleet_rows import NARROW_COLUMNS, WIDE_COLUMNS, find, rows
 from tui.widgets.live_table import LiveTable
 from tui.wording import stale_words, utc_now
 
 if TYPE_CHECKING:
     from backend.journal import StateSpan
+    from tui.screens.fleet_detail import FleetDetail
 
 REDRAW_EVERY = 2
 """Ticks between redraws of ages while the fleet itself stands still."""
@@ -39,15 +39,15 @@ class FleetScreen(TableScreen):
         self._ticks = 0
         self._awaited: tuple[str, str, str] | None = None
         self._narrow: bool | None = None
+        self._detail: FleetDetail | None = None
+        """Made for the first request: the first frame has none."""
 
     def compose_body(self) -> Iterable[Widget]:
         with Container(id="fleet"):
             yield LiveTable(NARROW_COLUMNS, id="table")
-            yield FleetDetail(id="detail")
 
     def on_mount(self) -> None:
-        # After the first paint: opening imports the cloud and ssh libraries, in a thread that shares our processor.
-        self.call_after_refresh(self.console.open_tower)
+        self.call_after_refresh(self.console.after_first_frame)
 
     def tick(self) -> None:
         fleet = self.console.fleet
@@ -106,8 +106,14 @@ class FleetScreen(TableScreen):
         since = self.console.fleet.since.get(item.key) if isinstance(item, QueuedResource) else None
         stale = stale_words(self.console.fleet, item, now) if item is not None else ""
         notes = self.console.notes_about(item.key) if isinstance(item, QueuedResource) else ()
-        detail = self.query_one(FleetDetail)
-        detail.show(item, since, spans, now, keys=self._dead_keys(), stale=stale, notes=notes)
+        if self._detail is None:
+            if item is None:
+                return
+            from tui.screens.fleet_detail import FleetDetail
+
+            self._detail = FleetDetail(id="detail")
+            self.query_one("#fleet").mount(self._detail)
+        self._detail.show(item, since, spans, now, keys=self._dead_keys(), stale=stale, notes=notes)
 
     @on(LiveTable.RowHighlighted)
     def _highlighted(self) -> None:

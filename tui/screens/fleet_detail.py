@@ -53,21 +53,25 @@ def timeline(spans: Sequence[StateSpan], since: StateSince | None, state: str, n
 class FleetDetail(Vertical):
     """A strip below the table, or a pane beside it on wide terminals."""
 
-    def compose(self) -> ComposeResult:
-        yield Static(id="detail-title", markup=False)
-        yield StateTimeline(id="detail-timeline")
-        yield HeatStrip(id="detail-heat")
-        yield Static(id="detail-text", markup=False)
-
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
-        self._said: dict[str, str] = {}
+        self._title = Static(id="detail-title", markup=False)
+        self._timeline = StateTimeline(id="detail-timeline")
+        self._heat = HeatStrip(id="detail-heat")
+        self._text = Static(id="detail-text", markup=False)
+        self._said: dict[Static, str] = {}
 
-    def _say(self, selector: str, text: str) -> None:
+    def compose(self) -> ComposeResult:
+        yield self._title
+        yield self._timeline
+        yield self._heat
+        yield self._text
+
+    def _say(self, widget: Static, text: str) -> None:
         """Updates a text that changed: every update is a layout of the whole screen."""
-        if self._said.get(selector) != text:
-            self._said[selector] = text
-            self.query_one(selector, Static).update(text)
+        if self._said.get(widget) != text:
+            self._said[widget] = text
+            widget.update(text)
 
     def show(
         self,
@@ -93,16 +97,16 @@ class FleetDetail(Vertical):
         if isinstance(item, Slice):
             self._show_slice(item, stale)
             return
-        self._say("#detail-title", item.name)
-        self.query_one(StateTimeline).set_spans(timeline(spans, since, item.state, now))
-        self.query_one(HeatStrip).set_slices(heat(item))
+        self._say(self._title, item.name)
+        self._timeline.set_spans(timeline(spans, since, item.state, now))
+        self._heat.set_slices(heat(item))
         lines = self._facts(item, now) if self.screen.has_class("-vast") else [summary(item, now)]
         if stale:
             lines.insert(0, stale)
         lines += [*sentences(item, since, now), *notes]
         if item.state in DEAD_STATES:
             lines.append(f"{keys}.")
-        self._say("#detail-text", "\n".join(lines))
+        self._say(self._text, "\n".join(lines))
 
     def _facts(self, item: QueuedResource, now: datetime) -> list[str]:
         facts = [
@@ -116,8 +120,8 @@ class FleetDetail(Vertical):
         return facts
 
     def _show_slice(self, item: Slice, stale: str) -> None:
-        self._say("#detail-title", item.node_id)
-        self.query_one(StateTimeline).set_spans([TimelineSpan(item.state, None)])
-        self.query_one(HeatStrip).set_slices([HeatSlice("slice 0", (slice_token(item),) * max(len(item.workers), 1))])
+        self._say(self._title, item.node_id)
+        self._timeline.set_spans([TimelineSpan(item.state, None)])
+        self._heat.set_slices([HeatSlice("slice 0", (slice_token(item),) * max(len(item.workers), 1))])
         facts = f"A TPU VM made without a queued resource · {item.accelerator_type} · {item.zone}"
-        self._say("#detail-text", "\n".join(line for line in (stale, facts) if line))
+        self._say(self._text, "\n".join(line for line in (stale, facts) if line))

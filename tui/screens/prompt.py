@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from textual import events
-from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.suggester import Suggester
@@ -73,9 +72,12 @@ class Prompt(Horizontal):
         """Names for completion, set when the line is opened."""
         self.themes: tuple[str, ...] = ()
 
-    def compose(self) -> ComposeResult:
-        yield Static(COMMAND, id="prompt-mark", markup=False)
-        yield PromptInput(id="prompt-input", compact=True, suggester=CommandSuggester(self), select_on_focus=False)
+    def _fill(self) -> None:
+        """Its widgets, when it is opened first: the first frame of a screen does without an input and its style sheet."""
+        self.mount(
+            Static(COMMAND, id="prompt-mark", markup=False),
+            PromptInput(id="prompt-input", compact=True, suggester=CommandSuggester(self), select_on_focus=False),
+        )
 
     @property
     def input(self) -> Input:
@@ -88,6 +90,8 @@ class Prompt(Horizontal):
     def open(self, mode: str, text: str = "") -> None:
         """Shows the line with a text to go on from, and gives it the focus."""
         self.mode = mode
+        if not self.children:
+            self._fill()
         self.query_one("#prompt-mark", Static).update(mode)
         entry = self.input
         with entry.prevent(Input.Changed):
