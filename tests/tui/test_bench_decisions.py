@@ -146,6 +146,33 @@ async def test_a_sweep_fills_its_table_marks_the_best_and_is_there_after_a_resta
         await again.until(lambda: taken_up.sweep.points[3].state is PointState.DONE, "the point that was left")
 
 
+async def test_each_request_of_a_sweep_is_asked_what_its_own_workers_are(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch) as driven:
+        screen = await form(driven)
+        (train,) = driven.app.fleet.find("train-a")
+        await driven.app.push_screen(SweepFormScreen(train, request_of(screen.texts()), "tpu"))
+        await driven.until(lambda: isinstance(driven.app.screen, SweepFormScreen))
+        asked = driven.app.screen
+        assert isinstance(asked, SweepFormScreen)
+        fleet = driven.app.fleet
+        twin = replace(train, name="train-z")
+        monkeypatch.setattr(
+            type(fleet),
+            "find",
+            lambda own, name: [twin] if name == "train-z" else [train] if name == "train-a" else [],
+        )
+        asked.line("batches").value = "131072"
+        asked.line("dimensions").value = "2048"
+        asked.line("targets").value = "train-a train-z"
+        await driven.until(lambda: asked.sweep is not None and asked.sweep.targets == ("train-a", "train-z"))
+        assert asked.sweep is not None
+        bounds = {point.target: point.at_most_tflops for point in asked.sweep.points if not point.note}
+        assert bounds["train-a"] > 0, "it was said to be a TPU"
+        assert bounds["train-z"] == 0, "its own workers said that they are CPUs"
+
+
 async def test_a_sweep_is_stopped_with_what_is_left_kept(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str
 ) -> None:

@@ -95,6 +95,7 @@ async def _main(arguments: argparse.Namespace) -> int:
         if arguments.dry_run:
             _show(sweep, arguments.format)
             return ExitCode.OK
+        _take_up(sweep, tower)
         print(f"slicetower: {sweep.id}: {len(sweep.left)} benchmarks on {', '.join(names)}", file=sys.stderr)
         store.save(sweep)
         interrupted = await _run(sweep, tower, store, names=names, arguments=arguments)
@@ -104,6 +105,14 @@ async def _main(arguments: argparse.Namespace) -> int:
             return ExitCode.INTERRUPTED
         failed = any(point.state == PointState.FAILED for point in sweep.points)
         return ExitCode.COMMAND_FAILED if failed else ExitCode.OK
+
+
+def _take_up(sweep: Sweep, tower: Tower) -> None:
+    """What a console that died left at work is followed again: two benchmarks at once would measure each other."""
+    for point in sweep.left:
+        record = tower.benches.store.find(point.bench) if point.bench else None
+        if record is not None and not record.state.is_over:
+            tower.benches.reattach([tower.runs.attach(point.bench)])
 
 
 async def _plan(arguments: argparse.Namespace, tower: Tower, resource: QueuedResource, context: str) -> Sweep:

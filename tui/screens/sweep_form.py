@@ -67,13 +67,15 @@ class SweepFormScreen(FormScreen):
         """
         Args:
             base: What all points share.
-            platform: `cpu` where the workers said so.
+            platform: `cpu` where the workers of `item` said so.
             meshes: Only these, to begin with; none: all legal ones.
         """
         super().__init__()
         self._item = item
         self._base = base
-        self._platform = platform
+        self._platforms = {item.name: platform}
+        """Queued resource -> what its own workers said; another's answer says nothing of them."""
+        self._asked: set[str] = {item.name}
         self._meshes = tuple(meshes)
         self.crumb = f"sweep {item.name}"
         self.sweep: Sweep | None = None
@@ -124,7 +126,12 @@ class SweepFormScreen(FormScreen):
             return
         self.sweep, self._trouble = None, None
         try:
-            self.sweep = self._planned()
+            resources = self.resources()
+            unasked = [each for each in resources if each.name not in self._platforms]
+            if unasked:
+                self._ask(unasked)
+                raise OperatorError(f"asking the workers of {', '.join(each.name for each in unasked)} what they are")
+            self.sweep = self._planned(resources)
         except OperatorError as error:
             self._trouble = error
         lines = [str(self._trouble)] if self._trouble is not None else []
@@ -134,7 +141,24 @@ class SweepFormScreen(FormScreen):
         body.set_class(self.sweep is None, "-refused")
         body.update(plain_text("\n".join(lines)))
 
-    def _planned(self) -> Sweep:
+    def _ask(self, resources: Sequence[QueuedResource]) -> None:
+        fresh = [each for each in resources if each.name not in self._asked]
+        self._asked |= {each.name for each in fresh}
+        for each in fresh:
+            self.background(self._ask_one(each), group=f"survey {each.name}", title=f"ask the workers of {each.name}")
+
+    async def _ask_one(self, item: QueuedResource) -> None:
+        from backend.bench.plan import platform_of
+
+        try:
+            answers, _ = await self.console.require_tower().benches.platform_of(item)
+        except OperatorError:
+            self._asked.discard(item.name)
+            raise
+        self._platforms[item.name] = platform_of(answers)
+        self.check()
+
+    def _planned(self, resources: Sequence[QueuedResource]) -> Sweep:
         from backend.bench.sweep import join_sweeps, parse_mesh, plan_sweep
         from jobs.sweep import StopRule
 
@@ -152,11 +176,11 @@ class SweepFormScreen(FormScreen):
                     meshes=meshes,
                     batch_sizes=numbers_of(texts["batches"], "batches per device"),
                     embedding_dimensions=numbers_of(texts["dimensions"], "dimensions"),
-                    platform=self._platform,
+                    platform=self._platforms[resource.name],
                     limit=numbers_of(texts["limit"], "at most")[0],
                     rule=replace(rule),
                 )
-                for resource in self.resources()
+                for resource in resources
             ]
         )
 
@@ -165,7 +189,10 @@ class SweepFormScreen(FormScreen):
         from tui.screens.sweep import SweepScreen
 
         resources = self.resources()
-        sweep = self._planned()
+        unasked = [each.name for each in resources if each.name not in self._platforms]
+        if unasked:
+            raise OperatorError(f"The workers of {', '.join(unasked)} have not answered yet. Nothing was sent.")
+        sweep = self._planned(resources)
         self.console.require_tower().sweeps.begin(sweep, resources)
         self.console.note(
             EventKind.ACTION, f"{sweep.id}: {count(len(sweep.left), 'benchmark')}", subject=self._item.name

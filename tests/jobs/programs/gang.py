@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,13 +44,26 @@ def free_port() -> int:
 
 
 def start(
-    program: str, arguments: Sequence[str], folder: Path, *, slices: int = 1, workers: int = 1, devices: int = 4
+    program: str,
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    slices: int = 1,
+    workers: int = 1,
+    devices: int = 4,
+    only: int | None = None,
+    own: Sequence[Sequence[str]] = (),
 ) -> list[subprocess.Popen[bytes]]:
-    """One process per worker; output lies in folder/PROCESS."""
+    """One process per worker; output lies in folder/NUMBER, in the order of the processes.
+
+    Args:
+        only: Start this one alone: the others never come.
+        own: Further arguments of each process.
+    """
     port = free_port()
     processes = []
     count = slices * workers
-    for process in range(count):
+    for process in range(count) if only is None else [only]:
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
@@ -62,12 +76,30 @@ def start(
             "SLICETOWER_NUM_SLICES": str(slices),
             "SLICETOWER_SLICE_DEVICES": str(workers * devices),
         }
-        with (folder / str(process)).open("wb") as output:
-            command = [sys.executable, "-m", f"jobs.programs.{program}", *arguments]
+        with (folder / str(len(processes))).open("wb") as output:
+            command = [sys.executable, "-m", f"jobs.programs.{program}", *arguments, *(own[process] if own else ())]
             processes.append(
                 subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
             )
     return processes
+
+
+def wait_for_text(process: subprocess.Popen[bytes], file: Path, text: str) -> None:
+    """Until the output of a process holds a text; fails when it ends before, or after the limit."""
+    deadline = time.monotonic() + GANG_LIMIT_S
+    while text not in file.read_text(errors="replace"):
+        assert process.poll() is None, file.read_text(errors="replace")
+        assert time.monotonic() < deadline, file.read_text(errors="replace")
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+
+
+def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Kills those that still are, stopped ones too."""
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def wait(processes: list[subprocess.Popen[bytes]], folder: Path) -> list[Told]:
@@ -86,5 +118,5 @@ def wait(processes: list[subprocess.Popen[bytes]], folder: Path) -> list[Told]:
     return told
 
 
-def run(program: str, arguments: Sequence[str], folder: Path, **shape: int) -> list[Told]:
+def run(program: str, arguments: Sequence[str], folder: Path, **shape: Any) -> list[Told]:
     return wait(start(program, arguments, folder, **shape), folder)

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import signal
 import statistics
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from jobs.programs import sharding_flags, shardings
-from jobs.programs.process import Place, ProgramError, place, wanted_platform
+from jobs.programs.process import (
+    EXIT_STUCK,
+    Limits,
+    Place,
+    ProgramError,
+    Watchdog,
+    join,
+    place,
+    wanted_platform,
+)
 from jobs.readings import ReadingParser
 from jobs.roofline import Model
+from tests.benchmarks import shardings as plain_comparison
 from tests.jobs.programs import gang
 
 SMALL = ("-b", "64", "-n", "2", "--steps", "4")
@@ -76,6 +89,66 @@ def test_runs_without_communication_are_spread_over_the_steps(steps: int, wanted
     assert len(due) == min(steps, wanted)
 
 
+def test_the_watchdog_ends_a_phase_that_is_stuck_and_says_which() -> None:
+    code = (
+        "import time; from jobs.programs.process import Watchdog; watchdog = Watchdog();"
+        " watchdog.enter('compiling', 600); watchdog.enter('step 7', 0.1); time.sleep(600)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], cwd=gang.ROOT, capture_output=True, text=True, timeout=120)
+    assert shown.returncode == EXIT_STUCK
+    error = json.loads(shown.stdout)["error"]
+    assert (error["kind"], error["phase"]) == ("stuck", "step 7")
+    assert "time.sleep" in shown.stderr or "File" in shown.stderr, "where each thread stood"
+
+
+def test_a_limit_of_nothing_is_none() -> None:
+    code = (
+        "import time; from jobs.programs.process import Watchdog; watchdog = Watchdog();"
+        " watchdog.enter('step 1', 0.1); watchdog.enter('step 2', 0); time.sleep(2.5); print('went on')"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], cwd=gang.ROOT, capture_output=True, text=True, timeout=120)
+    assert (shown.returncode, shown.stdout) == (0, "went on\n")
+
+
+@pytest.mark.parametrize(
+    ("platforms", "found", "why"),
+    [
+        ("", "cpu", "The devices are cpu, but tpu is required: jax fell back in silence"),
+        ("cpu", "tpu", "The devices are tpu, but cpu is required"),
+    ],
+)
+def test_a_platform_that_was_not_asked_for_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, platforms: str, found: str, why: str
+) -> None:
+    silent = SimpleNamespace(devices=lambda: [SimpleNamespace(platform=found)], __version_info__=(0, 10, 2))
+    monkeypatch.setitem(sys.modules, "jax", silent)
+    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    monkeypatch.setenv("JAX_ENABLE_PREEMPTION_SERVICE", "false")
+    with pytest.raises(ProgramError, match=why) as raised:
+        join(Place("", 0, 1, 0, 1, 0), Watchdog(), Limits())
+    assert raised.value.kind == "platform"
+
+
+@pytest.mark.parametrize(
+    ("expected", "processes", "kind"), [(8, 1, "devices"), (4, 2, "processes")], ids=["devices", "processes"]
+)
+def test_another_number_than_was_launched_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, expected: int, processes: int, kind: str
+) -> None:
+    fewer = SimpleNamespace(
+        devices=lambda: [SimpleNamespace(platform="cpu")] * 4,
+        process_count=lambda: 1,
+        distributed=SimpleNamespace(initialize=lambda **told: None),
+        __version_info__=(0, 10, 2),
+    )
+    monkeypatch.setitem(sys.modules, "jax", fewer)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("JAX_ENABLE_PREEMPTION_SERVICE", "false")
+    with pytest.raises(ProgramError) as raised:
+        join(Place("127.0.0.1:1", 0, processes, 0, 1, expected), Watchdog(), Limits())
+    assert raised.value.kind == kind
+
+
 @pytest.mark.xdist_group("jax")
 class TestOnRealDevices:
     """These start real JAX processes: few, small, one after the other."""
@@ -114,22 +187,71 @@ class TestOnRealDevices:
         arguments = [*SMALL[:-1], "100000", "-d", "64", "--heartbeat_timeout", "10"]
         processes = gang.start("shardings", arguments, tmp_path, workers=2, devices=2)
         try:
-            for _ in range(6000):
-                if '"step":3' in (tmp_path / "1").read_text() or processes[1].poll() is not None:
-                    break
-                try:
-                    processes[1].wait(0.02)
-                except subprocess.TimeoutExpired:
-                    continue
+            gang.wait_for_text(processes[1], tmp_path / "1", '"step":3')
             processes[1].send_signal(signal.SIGKILL)
             told = gang.wait(processes, tmp_path)
         finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
+            gang.end(processes)
         assert told[1].code == -signal.SIGKILL
         assert told[0].code not in (0, -signal.SIGKILL), "it neither finished nor had to be killed by us"
+
+    def test_a_profile_is_written_where_it_was_asked_for_and_nowhere_else(self, tmp_path: Path) -> None:
+        sizes = [*SMALL[:-1], "2", "-d", "64"]
+        (without,) = gang.run("shardings", sizes, tmp_path)
+        assert without.code == 0, without.text
+        assert list(tmp_path.rglob("*.pb")) == []
+        (told,) = gang.run("shardings", [*sizes, "--profiler_path", str(tmp_path / "profile")], tmp_path)
+        assert told.code == 0, told.text
+        assert len(told.steps) == 2
+        (trace,) = (tmp_path / "profile").rglob("*.xplane.pb")
+        assert trace.stat().st_size > 1000
+        assert b"jit_step" in trace.read_bytes(), "the steps are in it"
+
+    @pytest.mark.heavy
+    @pytest.mark.parametrize("alone", [0, 1])
+    def test_a_process_whose_others_never_come_ends_by_itself(self, tmp_path: Path, alone: int) -> None:
+        arguments = [*SMALL, "-d", "64", "--initialization_timeout", "8"]
+        (told,) = gang.run("shardings", arguments, tmp_path, workers=2, devices=2, only=alone)
+        assert told.code not in (0, -signal.SIGKILL), told.text
+        assert told.steps == []
+
+    @pytest.mark.heavy
+    def test_a_step_that_waits_for_a_frozen_peer_is_ended_by_the_watchdog(self, tmp_path: Path) -> None:
+        arguments = [*SMALL[:-1], "1000000", "-d", "64", "--heartbeat_timeout", "100", "--stuck_after", "5"]
+        processes = gang.start("shardings", arguments, tmp_path, workers=2, devices=2)
+        try:
+            gang.wait_for_text(processes[1], tmp_path / "1", '"step":3')
+            processes[1].send_signal(signal.SIGSTOP)
+            (told,) = gang.wait(processes[:1], tmp_path)
+        finally:
+            gang.end(processes)
+        assert told.code == EXIT_STUCK, told.text
+        assert told.message("error")["kind"] == "stuck"
+        assert told.message("error")["phase"].startswith("step ")
+
+    @pytest.mark.heavy
+    def test_a_process_that_is_done_does_not_wait_for_ever_for_one_that_never_will_be(self, tmp_path: Path) -> None:
+        arguments = [*SMALL[:-2], "-d", "64", "--no_communication_steps", "0", "--heartbeat_timeout", "20"]
+        own = [["--steps", "2"], ["--steps", "1000000", "--stuck_after", "0"]]
+        processes = gang.start("shardings", arguments, tmp_path, workers=2, devices=2, own=own)
+        try:
+            told = gang.wait(processes, tmp_path)
+        finally:
+            gang.end(processes)
+        assert len(told[0].steps) == 2
+        assert told[0].message("summary")["steps"] == 2, "what was measured is told before anybody is waited for"
+        assert told[0].code not in (0, -signal.SIGKILL), told[0].text
+        assert told[1].code not in (0, -signal.SIGKILL), "it ended too, when its peer was gone"
+
+    @pytest.mark.heavy
+    def test_the_comparison_with_a_plain_loop_measures_both(self) -> None:
+        sizes = ["-d", "64", "-b", "16", "-n", "1", "--ici_fsdp_parallelism", "2", "--dtype", "float32"]
+        found = plain_comparison.measure(pairs=2, steps=2, sizes=sizes)
+        assert (found["pairs"], found["steps"]) == (2, 2)
+        for name in ("wall", "processor"):
+            assert all(math.isfinite(each) and each > 0 for each in found[name].values())
+        assert found["saying_s"] > 0
+        assert found["step_s"] > 0
 
     def test_devices_are_counted_over_slices(self, tmp_path: Path) -> None:
         told = gang.run("devices", [], tmp_path, slices=2, workers=1, devices=4)
