@@ -32,7 +32,7 @@ from backend.targets import WorkerRef, fold
 SAVE_S = 1.0
 """How often changed results are written while a run lives."""
 
-ORPHAN_TEXT = "Its console ended while the command ran: it may have run, or still run."
+ORPHAN_TEXT = "Its console ended while the command ran: it may have run, or still run. `slicetower runs stop {}` ends it."
 UNREACHED_TEXT = "Not started: its console ended before this batch."
 
 
@@ -208,7 +208,7 @@ def begun(result: WorkerResult) -> WorkerResult:
 def _last_words(run: Run, untouched: bool) -> str:
     if run.interrupted:
         return "Not started: the run was stopped." if untouched else "The run was stopped, and its end was not seen."
-    return UNREACHED_TEXT if untouched else ORPHAN_TEXT
+    return UNREACHED_TEXT if untouched else ORPHAN_TEXT.format(run.id)
 
 
 def where_of(run: Run) -> str:

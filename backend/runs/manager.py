@@ -28,6 +28,8 @@ OBSERVE_S = 1.0
 CATCH_UP_S = 20.0
 """For a look at a run that lives on its workers: all of them asked, and their news fetched."""
 
+GONE_TEXT = "Its end was not seen; it was stopped afterwards, and none of its processes is left."
+
 REOPEN_LIMIT = 10_000
 """Runs among which one is looked for by its exact id."""
 
@@ -249,11 +251,45 @@ class RunManager(RunDriving):
             run = self.open(record)
             run.stopper = self._remote_stopper(run)
         self._tell(run, f"Run {run.id}: stop asked for")
-        return await run.stop(grace_s)
+        report = await run.stop(grace_s)
+        if run.state is RunState.ENDED:
+            self._note_gone(run, report)
+        return report
+
+    def _note_gone(self, run: Run, report: StopReport) -> None:
+        """What was unknown of an ended run is unknown still, but that nothing of it is left is known now."""
+        gone = set(report.stopped)
+        places = [
+            place
+            for place, result in enumerate(run.results)
+            if result.outcome is Outcome.UNKNOWN and result.worker.address in gone
+        ]
+        for place in places:
+            run.results[place].error = GONE_TEXT
+        self.store.update(run.id, ((place, run.results[place]) for place in places))
 
     def history(self, *, limit: int = 200) -> list[RunRecord]:
-        """The newest runs first."""
+        """The newest runs first, as they are: one whose console is gone is not called running."""
+        self.close_abandoned()
         return self.store.history(limit=limit)
+
+    def close_abandoned(self) -> None:
+        """What runs in the record and is held by no process any more: whoever drives a run holds its lock until it dies.
+
+        An attached run was tied to its console and ends as unknown; a supervised one lives on its workers, unfollowed.
+        """
+        for run_id, state in self.store.open_ids():
+            lock = self._lock(run_id)
+            if run_id in self.active or state is not RunState.RUNNING or not lock.take():
+                continue
+            try:
+                record = self.store.get(run_id)
+                if record.request.supervised:
+                    self.store.set_state(run_id, RunState.DETACHED, None)
+                elif record.state is RunState.RUNNING:
+                    self._settle(self._from_record(record, writable=False))
+            finally:
+                lock.release()
 
     def forget(self, run: Run) -> None:
         """Closes an ended run's logs and drops it from `active`."""

@@ -190,6 +190,11 @@ class RunStore:
         """Every run that was not seen to end, oldest first."""
         return [self._read(run_id) for run_id in self._ids("WHERE state != 'ended' ORDER BY started_at", ())]
 
+    def open_ids(self) -> list[tuple[str, RunState]]:
+        """Ids and states of the same, without their workers."""
+        rows = self._connection.execute("SELECT id, state FROM runs WHERE state != 'ended' ORDER BY started_at")
+        return [(str(run_id), RunState(state)) for run_id, state in rows]
+
     def _ids(self, clause: str, values: tuple[object, ...]) -> list[str]:
         return [str(row[0]) for row in self._connection.execute(f"SELECT id FROM runs {clause}", values)]
 
