@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.diagnosis.sightings import process_numbers
 from backend.diagnosis.signatures import Finding, blamed_tasks, cause, scan
 from backend.logs.store import LogStore
 from backend.outcomes import Outcome
@@ -29,9 +30,6 @@ LOGS_READ = 1024
 LAST_LINES = 3
 LAST_LINE_LIMIT = 300
 """Characters of each."""
-
-PROCESS_VARIABLES = ("SLICETOWER_PROCESS_ID", "JAX_PROCESS_ID")
-"""A worker's process number, where the run sets it; else processes are numbered in the order of the workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ def attribute(request: RunRequest, results: Sequence[WorkerResult], end_of: Call
     if not failed:
         return None
     failed.sort(key=lambda place: (_ended(results[place]), place))
-    numbers = _process_numbers(request, results)
+    numbers = process_numbers(request, results)
     seen = {place: _look(place, results, numbers, end_of(place)) for place in failed[:LOGS_READ]}
     votes = Counter(named for each in seen.values() for named in each.blames if named != each.place)
     for place in votes:
@@ -154,18 +152,6 @@ def attribute(request: RunRequest, results: Sequence[WorkerResult], end_of: Call
 
 def _ended(result: WorkerResult) -> float:
     return result.ended_at.timestamp() if result.ended_at is not None else float("inf")
-
-
-def _process_numbers(request: RunRequest, results: Sequence[WorkerResult]) -> dict[str, dict[int, int]]:
-    """By queued resource: process number -> place. Each request is a job of its own."""
-    numbers: dict[str, dict[int, int]] = {}
-    for place in sorted(range(len(results)), key=lambda each: results[each].worker.order):
-        worker = results[place].worker
-        own = numbers.setdefault(worker.queued_resource, {})
-        told = request.worker_environment.get(worker.address, {})
-        given = next((told[name] for name in PROCESS_VARIABLES if told.get(name, "").isdigit()), "")
-        own[int(given) if given else len(own)] = place
-    return numbers
 
 
 def _look(place: int, results: Sequence[WorkerResult], numbers: dict[str, dict[int, int]], data: bytes) -> _Evidence:

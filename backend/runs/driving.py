@@ -32,7 +32,12 @@ from backend.targets import WorkerRef, fold
 SAVE_S = 1.0
 """How often changed results are written while a run lives."""
 
-ORPHAN_TEXT = "Its console ended while the command ran: it may have run, or still run. `slicetower runs stop {}` ends it."
+LAST_LOOK_BYTES, LAST_LOOK_LOGS = 4 * 1024 * 1024, 1024
+"""When a run has ended with failures: some 100 ms of work at most."""
+
+ORPHAN_TEXT = (
+    "Its console ended while the command ran: it may have run, or still run. `slicetower runs stop {}` ends it."
+)
 UNREACHED_TEXT = "Not started: its console ended before this batch."
 
 
@@ -140,6 +145,9 @@ class RunDriving:
         run.changed()
 
     def _write_down(self, run: Run, *, ended: bool) -> None:
+        if run.first_failure is not None:
+            run.look(budget=LAST_LOOK_BYTES, most=LAST_LOOK_LOGS)
+        self._save_symptoms(run)
         self.store.update(run.id, enumerate(run.results))
         self.store.set_state(run.id, run.state, run.ended_at)
         if ended:
@@ -151,6 +159,7 @@ class RunDriving:
     async def _save_while_it_lives(self, run: Run) -> None:
         while True:
             await asyncio.sleep(SAVE_S)
+            run.look()
             with suppress(sqlite3.Error):  # A full disk: what is dirty stays so, and is tried again.
                 self._save(run)
 
@@ -163,6 +172,12 @@ class RunDriving:
         places = sorted(run.dirty)
         self.store.update(run.id, ((place, run.results[place]) for place in places))
         run.dirty.difference_update(places)
+        self._save_symptoms(run)
+
+    def _save_symptoms(self, run: Run) -> None:
+        seen = run.lookout.sightings
+        self.store.add_symptoms(run.id, seen[run.symptoms_kept :])
+        run.symptoms_kept = len(seen)
 
     def _remote_stopper(self, run: Run) -> DetachedDriver | MarkStopper:
         return self._detached(run, None) if run.request.supervised else MarkStopper(run, self._pool)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from backend.diagnosis.sightings import LOOK_BYTES, LOOK_LOGS, Lookout, Sighting, suspicion
 from backend.logs.store import LogStore, WorkerLog
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.fanout import Fanout, Phase, WorkerResult, first_failure, summarize
@@ -119,12 +120,18 @@ class Run:
         """Places of a followed run whose log holds all that its worker had when the following began."""
         self.dirty: set[int] = set()
         """Places whose record is not written yet."""
+        self.lookout = Lookout(request, results)
+        """Known failures in its logs; see `symptoms`."""
+        self.symptoms_kept = 0
+        """So many of them are in the journal."""
         self.unrecorded = ""
         """Why the journal does not hold how this run ended; empty when it does."""
         self._log_store = log_store
         self._writable_logs = writable_logs
         self._changed = asyncio.Event()
         self._detaching = False
+        self._placed: dict[int, WorkerLog] = {}
+        self._looked_at = -1
 
     # -- what it shows -----------------------------------------------------------------------------------------------
 
@@ -147,6 +154,16 @@ class Run:
         return self.fanout.batch if self.fanout is not None else 0
 
     @property
+    def symptoms(self) -> tuple[Sighting, ...]:
+        """Known failures that its logs told so far, as they were seen: worker, line, meaning and cure."""
+        return tuple(self.lookout.sightings)
+
+    @property
+    def suspicion(self) -> str:
+        """Whom they and the deaths so far speak against, in one sentence, or empty; an ended run has a verdict instead."""
+        return suspicion(self.request, self.results, self.lookout.sightings)
+
+    @property
     def detaching(self) -> bool:
         return self._detaching
 
@@ -157,7 +174,14 @@ class Run:
         if log is None:
             log = self._log_store.open(self.id, worker.file_stem, writable=self._writable_logs)
             self.logs[worker.address] = log
+        self._placed[index] = log
         return log
+
+    def open_logs(self) -> None:
+        """Opens all logs that exist, as after a restart."""
+        for index in range(len(self.workers)):
+            if self.log_path(index).exists():
+                self.log(index)
 
     def log_path(self, index: int) -> Path:
         return self._log_store.path(self.id, self.workers[index].file_stem)
@@ -216,6 +240,15 @@ class Run:
         self.version += 1
         self._changed.set()
         return True
+
+    def look(self, *, budget: int = LOOK_BYTES, most: int = LOOK_LOGS) -> None:
+        """Looks for known failures in what its logs got since the last look; called on a clock, never for a chunk."""
+        if self._looked_at == self.version or not self._placed:
+            return
+        version = self.version
+        if self.lookout.look(list(self._placed.items()), budget=budget, most=most):
+            self.changed()
+        self._looked_at = version
 
     # -- what the operator does --------------------------------------------------------------------------------------
 

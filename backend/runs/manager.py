@@ -168,7 +168,7 @@ class RunManager(RunDriving):
 
     def _from_record(self, record: RunRecord, *, writable: bool) -> Run:
         batches = make_plan(record.request, record.workers).batches
-        return Run(
+        run = Run(
             record.id,
             record.request,
             list(record.results),
@@ -178,6 +178,15 @@ class RunManager(RunDriving):
             batches=batches,
             writable_logs=writable,
         )
+        self._know_symptoms(run)
+        return run
+
+    def _know_symptoms(self, run: Run) -> None:
+        """Takes what another console, or this one before it was restarted, saw in the logs."""
+        run.lookout.know(self.store.symptoms(run.id, run.workers))
+        if run.symptoms_kept != len(run.lookout.sightings):
+            run.symptoms_kept = len(run.lookout.sightings)
+            run.changed()
 
     def _take_up(self, record: RunRecord) -> Run:
         if not self._lock(record.id).take():
@@ -190,6 +199,7 @@ class RunManager(RunDriving):
         run = self._from_record(record, writable=True)
         if not run.request.supervised:
             run.stopper = self._remote_stopper(run)
+            run.open_logs()
             self.active[run.id] = run
             self._settle(run)
             return run
@@ -224,6 +234,7 @@ class RunManager(RunDriving):
                     run.changed()
                 if fresh.output_bytes:
                     run.log(index).refresh()
+            self._know_symptoms(run)
             if record.state is RunState.ENDED:
                 run.state, run.ended_at = record.state, record.ended_at
                 run.changed()
@@ -287,7 +298,10 @@ class RunManager(RunDriving):
                 if record.request.supervised:
                     self.store.set_state(run_id, RunState.DETACHED, None)
                 elif record.state is RunState.RUNNING:
-                    self._settle(self._from_record(record, writable=False))
+                    run = self._from_record(record, writable=False)
+                    run.open_logs()
+                    self._settle(run)
+                    self.logs.release(run_id)
             finally:
                 lock.release()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from backend import sqlite
+from backend.diagnosis.sightings import Sighting, from_record
 from backend.model import Event
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.fanout import Phase, WorkerResult
@@ -52,6 +53,17 @@ STEPS = (
         process_group INTEGER NOT NULL,
         PRIMARY KEY (run, place)
     ) WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE run_symptoms (
+        run TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        line INTEGER NOT NULL,
+        signature TEXT NOT NULL,
+        text TEXT NOT NULL,
+        blames TEXT NOT NULL,
+        PRIMARY KEY (run, place, signature)
+    );
     """,
 )
 
@@ -160,6 +172,7 @@ class RunStore:
         """Forgets a run; its logs are the caller's."""
         with self._connection as connection:
             connection.execute("DELETE FROM run_workers WHERE run = ?", (run_id,))
+            connection.execute("DELETE FROM run_symptoms WHERE run = ?", (run_id,))
             connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
 
     def get(self, text: str) -> RunRecord:
@@ -242,6 +255,28 @@ class RunStore:
             )
             for row in rows
         ]
+
+    def add_symptoms(self, run_id: str, symptoms: Iterable[Sighting]) -> None:
+        """Known failures that were seen in a run's logs, each signature once a worker."""
+        rows = [
+            (run_id, each.place, each.line, each.finding.id, each.finding.line, json.dumps(each.blames))
+            for each in symptoms
+        ]
+        if rows:
+            with self._connection as connection:
+                connection.executemany("INSERT OR IGNORE INTO run_symptoms VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def symptoms(self, run_id: str, workers: Sequence[WorkerRef]) -> list[Sighting]:
+        """The same, in the order in which they were seen; what this release does not know any more is left out."""
+        rows = self._connection.execute(
+            "SELECT place, line, text, blames FROM run_symptoms WHERE run = ? ORDER BY rowid", (run_id,)
+        )
+        found = (
+            from_record(place, workers[place].address, line, text, json.loads(blames))
+            for place, line, text, blames in rows
+            if place < len(workers)
+        )
+        return [each for each in found if each is not None]
 
 
 @lru_cache(maxsize=WORKER_TEXTS)

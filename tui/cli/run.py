@@ -31,6 +31,7 @@ from tui.cli.run_report import (
     summary_json,
 )
 from tui.cli.session import context_of, on_interrupt, open_tower, say, workers_for
+from tui.cli.symptoms import Warner
 
 TAKES_COMMAND = True
 
@@ -193,6 +194,7 @@ async def _tell(
     loop = asyncio.get_running_loop()
     next_progress = loop.time() + PROGRESS_S
     alarmed = ""
+    warner = Warner(run)
     while not ending.done() and not giving_up.done():
         await asyncio.wait({ending, giving_up}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
         if interrupts.asking:
@@ -201,6 +203,7 @@ async def _tell(
             live.pump()
         if arguments.format == "json":
             _tell_ended(run, told)
+        warner.pump()
         if run.deadlock != alarmed:
             alarmed = run.deadlock
             if alarmed:

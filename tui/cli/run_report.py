@@ -18,6 +18,7 @@ from backend.runs.model import StopReport
 from backend.sanitize import LineSplitter, plain, plain_text
 from backend.targets import fold
 from tui.cli.output import print_json, timestamp
+from tui.cli.symptoms import symptoms_json
 
 
 def tail_of(path: Path, limit: int = OUTPUT_LIMIT) -> tuple[bytes, bool]:
@@ -66,6 +67,7 @@ def summary_json(run: Run, first: WorkerResult | None) -> dict[str, Any]:
         "first_failure": None if first is None else failure_json(first),
         "state": run.state,
         "verdict": verdict_json(of_run(run)),
+        "symptoms": symptoms_json(run.symptoms),
     }
 
 

@@ -25,6 +25,7 @@ from tui.cli.output import add_format, duration, print_json, print_table, timest
 from tui.cli.run import follow
 from tui.cli.run_report import counts, failure_json, how, print_stop, verdict_json, verdict_lines
 from tui.cli.session import context_of, open_tower, say
+from tui.cli.symptoms import symptom_lines, symptoms_json
 
 RETRIED = frozenset({Outcome.FAILED, Outcome.SIGNALLED, Outcome.TIMED_OUT, Outcome.UNREACHABLE, Outcome.NOT_STARTED})
 """What `retry` runs again. Unknown outcomes only on request: the command may have run, or still run."""
@@ -124,10 +125,11 @@ async def _show(arguments: argparse.Namespace, context: Context) -> int:
         record = await _current(tower, arguments.run)
         verdict = await asyncio.to_thread(of_record, record, tower.runs.logs)
         described = _record_json(record, tower.runs.audit)
+        symptoms = tower.runs.store.symptoms(record.id, record.workers)
     if arguments.format == "json":
         for result in record.results:
             print_json({**failure_json(result), "started_at": timestamp(result.started_at), "phase": result.phase})
-        print_json({**described, "verdict": verdict_json(verdict)})
+        print_json({**described, "verdict": verdict_json(verdict), "symptoms": symptoms_json(symptoms)})
         return ExitCode.OK
     print(f"run       {record.id}  {record.state}  {counts(record.summary)}")
     print(f"started   {timestamp(record.started_at)}  took {_lasted(record)}")
@@ -141,7 +143,7 @@ async def _show(arguments: argparse.Namespace, context: Context) -> int:
     first = first_failure(record.results)
     if first is not None:
         print(f"first     {first.worker.address} {how(first)}  {plain(first.error)}".rstrip())
-    for line in verdict_lines(verdict) if verdict is not None else ():
+    for line in (*symptom_lines(symptoms), *(verdict_lines(verdict) if verdict is not None else ())):
         print(line)
     rows = [
         [

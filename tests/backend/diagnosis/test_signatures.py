@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from backend.diagnosis.signatures import blamed_tasks, catalogue, cause, match_line, scan
+from backend.diagnosis.signatures import Signature, blamed_tasks, catalogue, cause, match_line, may_match, scan
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 
@@ -94,6 +96,15 @@ def test_boot_and_hang_logs_are_explained() -> None:
     } <= boot
     hang = scan((LOGS / "megascale_hang.log").read_bytes())
     assert any("demo-slice1-w3" in finding.meaning for finding in hang)
+
+
+@pytest.mark.parametrize("signature", catalogue(), ids=lambda each: each.id)
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_line_that_matches_is_passed_over_for_want_of_a_hint(signature: Signature, data: st.DataObject) -> None:
+    line = data.draw(st.from_regex(signature.pattern))
+    assert any(hint in line for hint in signature.hints)
+    assert may_match(line)
 
 
 def test_what_a_line_says_is_shown_safely() -> None:
