@@ -178,7 +178,7 @@ REQUEST_ACTIONS: tuple[Action, ...] = (
         "cleanup",
         ("X",),
         "clean up",
-        "Delete all failed and suspended requests: they hold quota and never come back.",
+        "Delete all failed and suspended requests, which hold quota and never come back, and nodes without their request.",
         on(FLEET),
         Group.DANGER,
         changes=True,

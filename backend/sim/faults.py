@@ -82,6 +82,7 @@ _ALL = (
     Fault(
         "repair", "replace one slice, restart the others", (Argument("target", "NAME/SLICE"),), request_faults.repair
     ),
+    Fault("orphan", "a queued resource vanishes, its nodes stay", (_NAME,), request_faults.orphan),
     Fault(
         "lose",
         "nodes vanish under a live queued resource",

@@ -87,6 +87,17 @@ def lose(world: World, values: Values) -> str:
     return f"{', '.join(node.node_id for node in lost)}: gone, while the queued resource stays as it is."
 
 
+def orphan(world: World, values: Values) -> str:
+    request = targets.find_request(world, str(values["name"]))
+    left = world.nodes_of(request)
+    if not left:
+        raise OperatorError(f"{request.name} is {request.state} and has no nodes.")
+    request.expect(None)
+    world.requests.pop(request.key)
+    world.revision += 1
+    return f"{request.name} is gone, and {', '.join(node.node_id for node in left)} stayed."
+
+
 def maintenance(world: World, values: Values) -> str:
     chosen = targets.find_nodes(world, str(values["target"]))
     if values["start"] and any(node.state != "READY" for node in chosen):

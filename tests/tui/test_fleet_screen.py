@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,6 +87,23 @@ async def test_clean_up_lists_the_dead_and_keeps_the_living(
         await driven.press("1")
         await driven.until(lambda: not {"old-d", "taken-e"} & names(driven), "the dead are gone")
         assert {"train-a", "sweep-b", "big-c"} <= names(driven)
+
+
+async def test_clean_up_takes_nodes_whose_request_is_gone(
+    simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulator = simulators(fresh=True)
+    await asyncio.to_thread(simulator.inject, "orphan", "train-a")
+    async with console(simulator.context, tmp_path, monkeypatch) as driven:
+        await driven.shows("old-d", "notebook")
+        await driven.press("X")
+        await driven.until(lambda: isinstance(driven.app.screen, Question))
+        await driven.shows("train-a-1", "node without its request train-a")
+        await driven.press("1")
+        await driven.until(
+            lambda: [item.node_id for item in driven.app.fleet.standalone] == ["notebook"], "the orphans are gone"
+        )
+        await driven.until(lambda: not {"old-d", "taken-e"} & names(driven), "the dead are gone")
 
 
 @pytest.mark.parametrize(

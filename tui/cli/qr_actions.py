@@ -6,13 +6,13 @@ import argparse
 import asyncio
 import sys
 
-from backend import inventory
 from backend.cloud import equivalents
 from backend.cloud.intents import IntentKind, IntentStore
 from backend.cloud.policies import PolicyStore
 from backend.cloud.recover import Recovery
+from backend.cloud.remains import delete_orphan, remains
 from backend.cloud.usage import LimitStore
-from backend.model import DEAD_STATES, Fleet, QueuedResource, QueuedResourceState, Slice
+from backend.model import QueuedResource
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
@@ -202,11 +202,6 @@ async def recreate(arguments: argparse.Namespace) -> int:
         return ExitCode.OK
 
 
-def _orphans(fleet: Fleet) -> list[Slice]:
-    """Nodes that say a queued resource owns them, which is not there."""
-    return [each for each in fleet.standalone if each.queued_resource and each.zone != inventory.ZONE]
-
-
 async def cleanup(arguments: argparse.Namespace) -> int:
     context = context_of(arguments)
     if not arguments.dry_run:
@@ -214,22 +209,18 @@ async def cleanup(arguments: argparse.Namespace) -> int:
     async with Tower.open(context, watch=False) as tower:
         fleet = await tower.refresh()
         failing = tell_failing(fleet)
-        dead = [item for item in fleet.queued_resources if item.state in DEAD_STATES]
-        orphans = _orphans(fleet)
         store = IntentStore(tower.journal)
         here = {(poll.project, poll.zone) for poll in fleet.polls if not poll.error}
         kept = [intent for intent in store.open_intents() if (intent.project, intent.zone) in here]
         policies = PolicyStore(tower.journal)
         lost_races = policies.lost_races()
-        entered = {entry.key for race in lost_races for entry in race.entries}
-        left = [item for item in fleet.queued_resources if item.key in entered and item.state not in DEAD_STATES]
-        zombies = [item for item in left if item.state != QueuedResourceState.ACTIVE]
-        for item in left:
-            if item.state == QueuedResourceState.ACTIVE:
-                print(f"{item.name} in {item.zone} is ACTIVE, of a race that nobody runs: kept.", file=sys.stderr)
+        found = remains(fleet, lost_races)
+        dead, orphans, zombies = found.dead, found.orphans, found.zombies
+        for item in found.winners:
+            print(f"{item.name} in {item.zone} is ACTIVE, of a race that nobody runs: kept.", file=sys.stderr)
         if arguments.dry_run:
             rest = rest_of(context)
-            shown = [equivalents.delete(item, rest, force=True) for item in [*dead, *zombies]]
+            shown = [equivalents.delete(item, rest, force=True) for item in found.requests]
             print_dry_run(
                 "cleanup", [*shown, *(equivalents.delete_node(each, rest) for each in orphans)], arguments.format
             )
@@ -237,19 +228,18 @@ async def cleanup(arguments: argparse.Namespace) -> int:
         if not dead and not orphans and not kept and not zombies:
             print("Nothing is dead, left over or waiting to be deleted.", file=sys.stderr)
             return ExitCode.CLOUD if failing else ExitCode.OK
-        chips = sum(item.chips for item in dead)
         preview = [line_of(item) for item in dead]
         preview += [
             f"{plain(each.node_id)}  {each.zone}  node without its request {each.queued_resource}" for each in orphans
         ]
         preview += [f"{intent.name}  {intent.zone}  {intent.kind} wished before, still open" for intent in kept]
         preview += [f"{line_of(item)}  of a race that nobody runs any more" for item in zombies]
-        preview.append(f"{len(dead)} dead requests hold the quota of {chips} chips.")
+        preview.append(f"{len(dead)} dead requests hold the quota of {found.chips} chips.")
         names = [item.name for item in dead] + [each.node_id for each in orphans] + [intent.name for intent in kept]
         names += [item.name for item in zombies]
         confirm(names, "delete", yes=arguments.yes, preview=preview)
         code = await _delete_all(
-            tower, [*dead, *zombies], arguments.format, force=True, wait=True, timeout=arguments.timeout
+            tower, list(found.requests), arguments.format, force=True, wait=True, timeout=arguments.timeout
         )
         if code == ExitCode.OK:
             for race in lost_races:
@@ -260,8 +250,10 @@ async def cleanup(arguments: argparse.Namespace) -> int:
             if intent.kind is IntentKind.RECREATE or intent.key not in done:
                 await recovery.finish(intent, arguments.timeout or OPERATION_TIMEOUT_S)
         for each in orphans:
-            operation = await tower.client.delete_node(each.project, each.zone, each.node_id)
-            await tower.client.wait_operation(operation, arguments.timeout or OPERATION_TIMEOUT_S)
+            if not await delete_orphan(tower.client, each, arguments.timeout or OPERATION_TIMEOUT_S):
+                print(f"{plain(each.node_id)}: its request is there after all; left alone.", file=sys.stderr)
+                continue
+            tower.record(f"deleted the node {each.node_id}, whose request is gone", subject=each.queued_resource)
             if arguments.format == "json":
                 print_json(
                     {"name": each.node_id, "zone": each.zone, "deleted": True, "accepted": True, "error": None}

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from backend.context import Context
-from backend.model import DEAD_STATES, EventKind, QueuedResource
+from backend.model import EventKind, QueuedResource
 from backend.outcomes import OperatorError
 from tui.screens.confirm import Choice, Question, TypedConfirmation
 from tui.wording import count, fold, utc_now
 
 ACCEPT_TIMEOUT_S = 30.0
 """How long a delete waits for the service's word; the wish outlives it."""
+
+NODE_TIMEOUT_S = 600.0
+"""Of the delete of one node."""
 
 if TYPE_CHECKING:
     from backend.cloud.equivalents import Rest
@@ -63,17 +66,41 @@ async def delete(console: SliceTower, items: Sequence[QueuedResource]) -> None:
 
 
 async def cleanup(console: SliceTower) -> None:
-    """Deletes every dead request, after the list was shown."""
-    dead = [item for item in console.fleet.queued_resources if item.state in DEAD_STATES]
-    if not dead:
-        console.say("No request is failed or suspended: there is nothing to clean up.")
+    """Deletes every dead request and what others left behind, after the list was shown."""
+    from backend.cloud.policies import PolicyStore
+    from backend.cloud.remains import delete_orphan, remains
+
+    tower = console.require_tower()
+    policies = PolicyStore(tower.journal)
+    races = policies.lost_races()
+    found = remains(console.fleet, races)
+    if not found:
+        console.say(
+            "No request is failed or suspended, and no node is without its request: there is nothing to clean up."
+        )
         return
-    chips = sum(item.chips for item in dead)
-    lines = [*consequences(console, dead), "", f"They hold quota for {count(chips, 'chip')} and never come back."]
-    choices = (Choice("yes", f"Delete {len(dead)}", "error"), Choice("no", "Keep them"))
-    question = Question(f"Delete {count(len(dead), 'dead request')}?", lines, choices, chosen=1)
-    if await console.push_screen_wait(question) == "yes":
-        await _send_deletes(console, dead)
+    lines = consequences(console, found.dead)
+    lines += [f"{line}  of a race that nobody runs any more" for line in consequences(console, found.zombies)]
+    lines += [
+        f"{each.node_id}  node without its request {each.queued_resource}  {each.zone}" for each in found.orphans
+    ]
+    if found.dead:
+        lines += ["", f"The dead hold quota for {count(found.chips, 'chip')} and never come back."]
+    number = len(found.requests) + len(found.orphans)
+    choices = (Choice("yes", f"Delete {number}", "error"), Choice("no", "Keep them"))
+    title = f"Delete {count(len(found.dead), 'dead request')}?" if not found.orphans else f"Delete {number}?"
+    if await console.push_screen_wait(Question(title, lines, choices, chosen=1)) != "yes":
+        return
+    if found.requests:
+        await _send_deletes(console, found.requests)
+        for race in races:
+            policies.end_race(race.id, "")
+    for each in found.orphans:
+        if await delete_orphan(tower.client, each, NODE_TIMEOUT_S):
+            console.note(
+                EventKind.ACTION, f"deleted {each.node_id}, whose request is gone", subject=each.queued_resource
+            )
+    tower.watch.poke()
 
 
 async def _send_deletes(console: SliceTower, items: Sequence[QueuedResource]) -> None:

@@ -5,84 +5,14 @@ from __future__ import annotations
 import io
 import json
 import shlex
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from backend.cloud.gcloud_parser import from_gcloud
-from backend.cloud.policies import PolicyStore
-from backend.cloud.requests import CreateRequest
-from backend.journal import Journal
-from backend.model import QueuedResource, Tier
-from backend.outcomes import ExitCode, OperatorError
-from tests.simulator import ROOT, Simulator, SimulatorFactory, own_environment
-from tui.cli import main as cli
-
-GOOD = ("--accelerator-type=v5litepod-16", "--runtime-version=v2-alpha-tpuv5-lite", "--zone=us-west4-a")
-
-QUOTA = "Quota 'TPUV5sLitepodPerProjectPerZoneForTPUAPI' exhausted. Limit 8 in zone us-west4-a"
-
-
-@dataclass
-class Done:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `slicetower ARGUMENTS` in this process, without a terminal, with a state folder of the test's own."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr("sys.stdin", io.StringIO())
-
-    def slicetower(simulator: Simulator, *arguments: str, before: tuple[str, ...] = ()) -> Done:
-        capsys.readouterr()
-        try:
-            code = cli.main(["--context-file", str(simulator.context_file), *before, *arguments])
-        except OperatorError as error:
-            code = cli.report(error)
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        found = capsys.readouterr()
-        return Done(code, found.out, found.err)
-
-    return slicetower
-
-
-@pytest.fixture
-def default(simulators: SimulatorFactory) -> Simulator:
-    """The default world; shared: read only, or refused."""
-    return simulators()
-
-
-@pytest.fixture
-def empty(simulators: SimulatorFactory) -> Simulator:
-    """Nothing exists; shared: each test makes its own names and deletes them."""
-    return simulators(scenario="empty")
-
-
-def sent(run: Run, simulator: Simulator) -> tuple[Any, ...]:
-    """What the service has been asked to do so far, and what it has: equal before and after means nothing was sent."""
-    operations = [line["name"] for line in run(simulator, "operations", "list", "--format=json").lines]
-    requests = [line["name"] for line in run(simulator, "qr", "list", "--format=json").lines]
-    return operations, requests
+from backend.outcomes import ExitCode
+from tests.simulator import Simulator, SimulatorFactory
+from tests.tui.cli.qr_world import GOOD, QUOTA, Run, sent
 
 
 def test_the_json_lines_of_list_have_the_documented_fields(run: Run, default: Simulator) -> None:
@@ -345,34 +275,6 @@ def test_the_name_typed_on_a_terminal_confirms_and_another_text_does_not(
     assert run(empty, "qr", "describe", "typed").code == ExitCode.USAGE
 
 
-def test_cleanup_deletes_the_dead_alone(run: Run, simulators: SimulatorFactory) -> None:
-    world = simulators(fresh=True)
-    done = run(world, "qr", "cleanup", "--yes", "--format=json")
-    assert done.code == ExitCode.OK, done.err
-    assert "2 dead requests hold the quota of 48 chips" in done.err
-    assert {line["name"] for line in done.lines if line["deleted"]} == {"old-d", "taken-e"}
-    left = run(world, "qr", "list", "--format=json").lines
-    assert {line["name"] for line in left} == {"train-a", "sweep-b", "big-c"}
-    again = run(world, "qr", "cleanup", "--yes")
-    assert again.code == ExitCode.OK
-    assert "Nothing is dead" in again.err
-
-
-def test_an_async_delete_that_is_refused_now_is_kept_and_cleanup_goes_on_with_it(
-    run: Run, simulators: SimulatorFactory
-) -> None:
-    world = simulators(fresh=True)
-    refused = run(world, "qr", "delete", "sweep-b", "--force", "--yes", "--async", "--format=json")
-    assert refused.code == ExitCode.CLOUD
-    assert refused.lines[0]["accepted"] is False
-    assert "sweep-b is PROVISIONING" in refused.err
-    assert "The wish is kept" in refused.err
-    done = run(world, "qr", "cleanup", "--yes")
-    assert done.code == ExitCode.OK, done.err
-    assert "sweep-b" in done.err
-    assert {line["name"] for line in run(world, "qr", "list", "--format=json").lines} == {"train-a", "big-c"}
-
-
 def test_a_wait_that_takes_too_long_exits_124(run: Run, default: Simulator) -> None:
     done = run(default, "qr", "wait", "big-c", "--timeout=1s")
     assert done.code == ExitCode.TIMED_OUT
@@ -435,103 +337,6 @@ def test_cancelling_an_operation_is_confirmed_and_dry_runs(
     done = run(world, "operations", "cancel", name, "--yes", "--format=json")
     assert done.code == ExitCode.OK, done.err
     assert done.lines[0]["cancel_requested"] or done.lines[0]["done"]
-
-
-def test_keep_and_race_refuse_what_makes_no_sense_and_dry_run(run: Run, default: Simulator) -> None:
-    before = sent(run, default)
-    one = run(default, "qr", "race", "r", "--accelerator-type=v5litepod-16", "--zones=us-west4-a")
-    assert (one.code, "no race" in one.err) == (ExitCode.USAGE, True)
-    wrong = run(default, "qr", "race", "r", "--accelerator-types=v5litepod-16,v9-1", "--node-count=2")
-    assert wrong.code == ExitCode.USAGE
-    assert "v9-1" in wrong.err
-    dry = run(
-        default, "qr", "race", "r", "--accelerator-types=v5litepod-16,v6e-16", "--spot", "--dry-run", "--format=json"
-    )
-    bodies = [line["body"]["tpu"]["nodeSpec"][0] for line in dry.lines]
-    assert {(body["nodeId"], body["node"]["runtimeVersion"]) for body in bodies} == {
-        ("r-v5litepod-16", "v2-alpha-tpuv5-lite"),
-        ("r-v6e-16", "v2-alpha-tpuv6e"),
-    }
-    assert len(bodies) == 4
-    assert run(default, "qr", "keep", "train-a").code == ExitCode.USAGE
-    assert run(default, "qr", "keep", "train-a", "--failures=-1", "--yes").code == ExitCode.USAGE
-    kept = run(default, "qr", "keep", "train-a", "--dry-run", "--format=json").lines
-    assert [line["curl"].split()[2] for line in kept] == ["DELETE", "POST"]
-    assert "Nothing is kept" in run(default, "qr", "keep").err
-    assert sent(run, default) == before
-
-
-def test_a_race_ended_by_ctrl_c_exits_130_and_leaves_nothing(
-    run: Run, simulators: SimulatorFactory, tmp_path: Path
-) -> None:
-    world = simulators(scenario="empty", fresh=True)
-    for zone in ("us-west4-a", "us-east5-a"):
-        world.inject("capacity", zone, "v5litepod", "0")
-    command = ["qr", "race", "r", "--zones=us-west4-a,us-east5-a", *GOOD[:2]]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tui.cli.main", "--context-file", str(world.context_file), *command],
-        cwd=ROOT,
-        env=own_environment(tmp_path),
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while len(run(world, "qr", "list", "--format=json").lines) < 2:
-            assert time.monotonic() < deadline, "the race asked for nothing"
-            assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=120)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == ExitCode.INTERRUPTED, errors
-    assert run(world, "qr", "list", "--format=json").out == ""
-
-
-def test_cleanup_finds_what_a_killed_race_left_waiting(
-    run: Run, simulators: SimulatorFactory, tmp_path: Path
-) -> None:
-    world = simulators(scenario="empty", fresh=True)
-    world.inject("capacity", "us-west4-a", "v5litepod", "0")
-    assert run(world, "qr", "create", "zombie", *GOOD).code == ExitCode.OK
-    journal = Journal.open(tmp_path / "state" / "slicetower" / "journal.db")
-    entry = CreateRequest("zombie", "demo-project", "us-west4-a", "v5litepod-16")
-    PolicyStore(journal, clock=lambda: time.time() - 3600).start_race([entry])
-    journal.close()
-    done = run(world, "qr", "cleanup", "--yes", "--format=json")
-    assert done.code == ExitCode.OK, done.err
-    assert "of a race that nobody runs any more" in done.err
-    assert [line["name"] for line in done.lines] == ["zombie"]
-    assert run(world, "qr", "list", "--format=json").out == ""
-    assert "Nothing is dead" in run(world, "qr", "cleanup", "--yes").err
-
-
-def test_waits_are_told_by_type_zone_and_tier_once_they_were_seen_whole(
-    run: Run, default: Simulator, tmp_path: Path
-) -> None:
-    nothing = run(default, "qr", "waits")
-    assert (nothing.code, nothing.out) == (ExitCode.OK, "")
-    assert nothing.err.startswith("No wait was seen")
-    begun = datetime.now(UTC)
-    asked = QueuedResource(
-        "demo-project", "us-west4-a", "w", "WAITING_FOR_RESOURCES", "v5litepod-16", tier=Tier.SPOT, created_at=begun
-    )
-    at_once = replace(asked, name="x", state="PROVISIONING")
-    journal = Journal.open(tmp_path / "state" / "slicetower" / "journal.db")
-    place = ("demo-project", "us-west4-a")
-    journal.observe(place, [], [], begun)
-    journal.observe(place, [asked, at_once], [], begun + timedelta(seconds=5))
-    journal.observe(place, [replace(asked, state="PROVISIONING"), at_once], [], begun + timedelta(seconds=65))
-    journal.close()
-    (line,) = run(default, "qr", "waits", "--format=json").lines
-    assert (line["accelerator_type"], line["zone"], line["tier"]) == ("v5litepod-16", "us-west4-a", "spot")
-    assert (line["count"], line["median_s"]) == (1, 65.0)
-    assert run(default, "qr", "waits", "--type=v6e-8").out == ""
-    assert run(default, "qr", "waits").out.splitlines()[1].split()[:5] == [
-        "v5litepod-16", "us-west4-a", "spot", "1", "1m05s",
-    ]  # fmt: skip
 
 
 def test_what_a_create_would_hold_is_said_before_it_is_sent(run: Run, default: Simulator) -> None:
