@@ -1,6 +1,7 @@
 """Runs that live on their connection: each worker's command is a session, its end is what the session tells.
 
-A lost connection leaves the outcome unknown. It is never retried: the command may have run, or still run.
+A lost connection leaves the outcome unknown. It is never retried: the command may have run. Its worker ends it when the
+connection is gone there too, so that nothing holds a TPU for nobody; what is to outlive its connection is started detached.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TIMEOUT_GRACE_S = 3.0
 END_WAIT_S = 5.0
 """For a session to tell its end after its processes were killed."""
 
-LOST_TEXT = "The connection was lost: the command may have run, or still run."
+LOST_TEXT = "The connection was lost: the command may have run, until its worker noticed the loss and ended it."
 
 
 async def kill_marked(pool: ConnectionPool, run: Run, index: int, session: int, grace_s: float) -> tuple[int, ...]:
@@ -92,6 +93,7 @@ class AttachedDriver:
             on_control=heard,
             budget=self._budget,
             window=window_for(len(run.workers)),
+            keep_stdin=True,
         )
         self._remotes[index] = remote
         try:
@@ -115,7 +117,11 @@ class AttachedDriver:
         except asyncio.CancelledError:
             remote.abandon()
             if index not in self._called_off or starting is None:
-                run.finish(index, Outcome.UNKNOWN, "This console left it: the command may have run, or still run.")
+                run.finish(
+                    index,
+                    Outcome.UNKNOWN,
+                    "This console left it: the command may have run, and is ended by its worker.",
+                )
                 raise
             starting.uncancel()
             if remote.opened:

@@ -36,7 +36,8 @@ LAST_LOOK_BYTES, LAST_LOOK_LOGS = 4 * 1024 * 1024, 1024
 """When a run has ended with failures: some 100 ms of work at most."""
 
 ORPHAN_TEXT = (
-    "Its console ended while the command ran: it may have run, or still run. `slicetower runs stop {}` ends it."
+    "Its console ended while the command ran: it may have run until its worker ended it. "
+    "`slicetower runs stop {}` confirms that nothing is left."
 )
 UNREACHED_TEXT = "Not started: its console ended before this batch."
 

@@ -26,6 +26,8 @@ BUNDLES_KEPT_DAYS = 7
 """Older copies than the newest BUNDLES_KEPT go when they were not used for so long."""
 
 STOP_POLL_S = 0.1
+ORPHAN_GRACE_S = 5.0
+"""Between TERM and KILL of a command whose connection has ended."""
 KILL_WAIT_S = 3.0
 
 _NEWLINE = "_st_n=$(printf '\\nx');_st_n=${_st_n%x};"
@@ -83,17 +85,46 @@ def storable(text: str) -> str:
 def run(argv: Sequence[str], *, shell: bool, environment: Mapping[str, str], nonce: str, folder: str = "") -> bytes:
     """Starts a command after telling `go PID PGID SID`; the command's stdin is at its end.
 
-    `environment` holds MARK.
+    With MARK in `environment` the command ends with its connection: our end of stdin stays open for as long as somebody
+    is there (see `_watch`).
 
     `/proc/self/stat` read by a builtin is the shell's own; exec then keeps pid, group and session.
     """
     enter = f'cd "{folder}"||exit 126;' if folder else ""
+    watch = _watch(environment[MARK]) if MARK in environment else ""
     script = (
         "{ read -r _st_a _st_b _st_c _st_d _st_g _st_s _st_z </proc/self/stat;} 2>/dev/null||_st_g=$$;"
-        f"{enter}{exports(environment)}{control(nonce, 'go', '$$', '$_st_g', '${_st_s:-0}')};"
+        f"{enter}{watch}{exports(environment)}{control(nonce, 'go', '$$', '$_st_g', '${_st_s:-0}')};"
         f"{command_text(argv, shell=shell)}"
     )
     return line(script, words=(*argv, *environment.values()))
+
+
+def _watch(mark: str) -> str:
+    """Ends the command when its connection ends before it does: stdin then comes to its end while the command lives.
+
+    What a command that has ended left behind is left alone. The watcher is nobody's child, so that no command waits for it.
+    """
+    return (
+        "exec 3<&0 </dev/null;((exec >/dev/null 2>&1;trap '' HUP;read -r _st_x <&3;"
+        "IFS= read -r _st_t </proc/$$/stat||exit;case ${_st_t##*) } in Z*)exit;;esac;"
+        f"{_killer(mark, 0, ORPHAN_GRACE_S)})&);exec 3<&-;"
+    )
+
+
+def _killer(mark: str, session: int, grace_s: float) -> str:
+    """TERM, then KILL, to a session (0: none) and to every process that carries `mark`; defines `_st_l`, which lists them."""
+    return (
+        f"_st_l(){{ for _st_f in /proc/[0-9]*/stat;do {{ IFS= read -r _st_t <$_st_f;}} 2>/dev/null||continue;"
+        "_st_p=${_st_f#/proc/};_st_p=${_st_p%/stat};set -- ${_st_t##*) };"
+        f'if [ "$1" != Z ]&&[ "$4" = {session} ]&&[ {session} != 0 ];then echo $_st_p;fi;done;'
+        f"for _st_f in $(grep -ls {MARK}={mark} /proc/[0-9]*/environ);do "
+        "_st_p=${_st_f#/proc/};echo ${_st_p%/environ};done;};"
+        '_st_k(){ _st_i=0;while :;do _st_v=$(_st_l);if [ -z "$_st_v" ]||[ $_st_i -ge $2 ];then break;fi;'
+        "if [ $_st_i = 0 ]||[ $1 = KILL ];then kill -$1 $_st_v 2>/dev/null;fi;"
+        f"_st_i=$((_st_i+1));sleep {STOP_POLL_S};done;}};"
+        f"_st_k TERM {round(grace_s / STOP_POLL_S)};_st_k KILL {round(KILL_WAIT_S / STOP_POLL_S)}"
+    )
 
 
 def stop(mark: str, session: int, *, grace_s: float, nonce: str) -> bytes:
@@ -108,19 +139,8 @@ def stop(mark: str, session: int, *, grace_s: float, nonce: str) -> bytes:
         nonce: For the control line.
     """
     blind = f"if [ ! -r /proc/self/stat ];then {control(nonce, 'blind')};exit 0;fi;"
-    script = blind + (
-        f"_st_l(){{ for _st_f in /proc/[0-9]*/stat;do {{ IFS= read -r _st_t <$_st_f;}} 2>/dev/null||continue;"
-        "_st_p=${_st_f#/proc/};_st_p=${_st_p%/stat};set -- ${_st_t##*) };"
-        f'if [ "$1" != Z ]&&[ "$4" = {session} ]&&[ {session} != 0 ];then echo $_st_p;fi;done;'
-        f"for _st_f in $(grep -ls {MARK}={mark} /proc/[0-9]*/environ);do "
-        "_st_p=${_st_f#/proc/};echo ${_st_p%/environ};done;};"
-        '_st_k(){ _st_i=0;while :;do _st_v=$(_st_l);if [ -z "$_st_v" ]||[ $_st_i -ge $2 ];then break;fi;'
-        "if [ $_st_i = 0 ]||[ $1 = KILL ];then kill -$1 $_st_v 2>/dev/null;fi;"
-        f"_st_i=$((_st_i+1));sleep {STOP_POLL_S};done;}};"
-        f"_st_k TERM {round(grace_s / STOP_POLL_S)};_st_k KILL {round(KILL_WAIT_S / STOP_POLL_S)};"
-        + control(nonce, "left", "\"$(_st_l|sort -un|tr '\\n' ' ')\"")
-    )
-    return line(script)
+    left = control(nonce, "left", "\"$(_st_l|sort -un|tr '\\n' ' ')\"")
+    return line(f"{blind}{_killer(mark, session, grace_s)};{left}")
 
 
 def ship(digest: str, size: int, nonce: str) -> bytes:

@@ -74,6 +74,8 @@ class Interrupts:
             choices.insert(0, "s stop launching")
         if self._run.request.supervised:
             choices.append("d detach")
+        else:
+            choices.append("(not started with --detach: it ends with this console)")
         print(f"\r\x1b[K{status(self._run)}", file=sys.stderr)
         print(f"  {'   '.join(choices)}   any other key: go on ", end="", file=sys.stderr, flush=True)
         self._terminal = _Keys(sys.stdin.fileno(), self._take)

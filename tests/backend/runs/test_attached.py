@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,33 @@ async def test_a_lost_connection_is_unknown_and_never_tried_again(tmp_path: Path
         assert "train-a/0/1" in report.stopped, "the one whose connection was lost is looked for by its mark"
         assert not any(sim.host.processes(address) for address in sim.addresses)
         assert (sim.host.home("127.77.0.1") / "count").read_text() == "ran\n"
+
+
+async def test_a_command_ends_with_its_connection_and_what_an_ended_one_left_behind_stays(tmp_path: Path) -> None:
+    """On a real sshd. What ignores TERM, or left the session, ends as well."""
+    async with sshd(tmp_path) as server, sshd_desk(tmp_path, server, [worker(0)]) as desk:
+        left = await desk.run("setsid sleep 621 >/dev/null 2>&1 & echo $!", shell=True)
+        (daemon,) = (int(line) for line in output(left).split())
+        text = "setsid sleep 622 & echo $!; (trap '' TERM; exec sleep 623) & echo $!; echo $$; wait"
+        run = await desk.launch(text, shell=True)
+        await run.until(lambda each: len(output(each).split()) >= 3)
+        pids = [int(line) for line in output(run).split()]
+        assert alive(daemon)
+        (await desk.pool.connection(desk.workers[0])).abort()
+        await run.wait()
+        assert run.summary == {Outcome.UNKNOWN: 1}
+        await until(lambda: not any(alive(pid) for pid in pids))
+        assert alive(daemon), "its own command had ended long before"
+        assert (await desk.manager.stop(left.id)).clean
+        os.kill(daemon, signal.SIGKILL)
+
+
+async def test_a_command_that_waits_for_all_its_children_ends(tmp_path: Path) -> None:
+    """Nothing of ours is among them."""
+    code = "import os\ntry: os.wait()\nexcept ChildProcessError: print('none')"
+    async with world(tmp_path) as sim, world_desk(sim) as desk:
+        run = await desk.run("python3", "-c", code)
+        assert {output(run, index) for index in range(4)} == {b"none\n"}
 
 
 async def test_a_peer_that_fell_silent_is_found_and_its_outcome_is_unknown(

@@ -69,8 +69,8 @@ def test_a_run_whose_console_was_killed_is_not_listed_as_running(sim: Simulator,
     assert closed["run"] == newest["run"]
     assert (closed["state"], closed["summary"]) == ("ended", {"unknown": 1})
     assert f"slicetower runs stop {closed['run']}" in closed["first_failure"]["error"]
+    wait_for(lambda: not holding("632"), "the worker to end it: nobody is there")
     assert sim.cli("runs", "stop", closed["run"]).returncode == 0
-    assert not holding("632")
     shown = lines(sim.cli("runs", "show", closed["run"], "--format", "json"))
     assert (shown[0]["outcome"], "none of its processes is left" in shown[0]["error"]) == ("unknown", True)
 
