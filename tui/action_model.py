@@ -11,6 +11,8 @@ OPERATIONS = "operations"
 DIALOG, RUN_FORM, BENCH_FORM = "dialog", "run form", "bench form"
 MESHES, COMPARE, SWEEP, SWEEP_FORM = "meshes", "compare", "sweep", "sweep form"
 PREFLIGHT, RUN_PLOT = "preflight", "run plot"
+CHECK, FREE, COPIES, FORWARDS, POLICIES = "check", "free", "copies", "forwards", "policies"
+SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM = "setup form", "copy form", "keep form", "race form"
 
 MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVENTS, HELP, OPERATIONS}) | {
     MESHES,
@@ -18,14 +20,25 @@ MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVE
     SWEEP,
     PREFLIGHT,
     RUN_PLOT,
+    CHECK,
+    FREE,
+    COPIES,
+    FORWARDS,
+    POLICIES,
 }
 """Screens that fill the terminal and are not forms: single letters are verbs there."""
 RUN_GROUPS = "run groups"
 """The run screen while its groups have the focus; its table has the same keys."""
-FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM, SWEEP_FORM})
+FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM, SWEEP_FORM, SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM})
 """Forms that fill the terminal: letters are typed there, verbs are control and function keys."""
 FORMS = FULL_FORMS | {DIALOG}
-TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEEP, OPERATIONS})
+TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEEP, OPERATIONS}) | {
+    CHECK,
+    FREE,
+    COPIES,
+    FORWARDS,
+    POLICIES,
+}
 TEXTS = frozenset({LOGS, RUN, BENCH, RUN_PLOT, PREFLIGHT})
 EVERY = MAIN | FORMS | {RUN_GROUPS}
 

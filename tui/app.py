@@ -277,6 +277,7 @@ class SliceTower(Station, Navigation, App[int]):
             spent=self.tower.costs(self.fleet.queued_resources).values() if self.tower is not None else (),
             keeps=self.keeps(),
             wishes=self.wishes(),
+            forwards=self.forwards.living,
         )
         if lines:
             choices = (Choice("quit", "Quit", "primary"), Choice("no", "Stay"))

@@ -28,6 +28,11 @@ ARGUMENTS: dict[str, str] = {
     "recreate": "NAME",
     "reset": "NAME",
     "gcloud": "NAME",
+    "check": "TARGET...",
+    "free": "TARGET...",
+    "setup": "TARGET...",
+    "copy": "TARGET...",
+    "forward": "WORKER [PORT[:LOCAL]]",
     "theme": "NAME",
     "ctx": "",
     "events": "[filter]",
@@ -37,6 +42,7 @@ ARGUMENTS: dict[str, str] = {
 
 TARGET_WORDS = frozenset(
     {"w", "workers", "run", "x", "bench", "logs", "shell", "describe", "delete", "recreate", "reset", "gcloud"}
+    | {"check", "free", "setup", "copy", "forward"}
 )
 HISTORY_LIMIT = 200
 

@@ -113,6 +113,27 @@ def _logs(console: SliceTower, line: CommandLine) -> None:
     console.go(LogsScreen(RunLogs(run, names or None), merged=len(names) != 1))
 
 
+def _tool(console: SliceTower, line: CommandLine) -> None:
+    """A tool for the targets that are named."""
+    words = {
+        "check": console.open_check,
+        "free": console.open_free,
+        "setup": console.open_setup,
+        "copy": console.open_copy,
+    }
+    words[line.word](line.targets)
+
+
+def _forward(console: SliceTower, line: CommandLine) -> None:
+    target, *ports = line.targets
+    if len(ports) > 1:
+        raise OperatorError("One port at a time.", "Write :forward train-a/0/0 6006.")
+    if ports:
+        console.open_forward(target, ports[0])
+    else:
+        console.root().background(console.ask_forward(target), group="forward", title="forward")
+
+
 def _theme(console: SliceTower, line: CommandLine) -> None:
     wanted = line.targets[0]
     if wanted not in console.available_themes:
@@ -154,6 +175,11 @@ LINES: dict[str, Callable[[SliceTower, CommandLine], None]] = {
     "reset": _on_request,
     "gcloud": _on_request,
     "logs": _logs,
+    "check": _tool,
+    "free": _tool,
+    "setup": _tool,
+    "copy": _tool,
+    "forward": _forward,
     "theme": _theme,
     "ctx": _context,
 }

@@ -12,16 +12,18 @@ from textual.screen import Screen
 
 from backend.outcomes import OperatorError
 from tui.screens.base import ConsoleScreen
+from tui.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from backend.cloud.equivalents import Equivalent
     from backend.model import QueuedResource, Slice
     from backend.runs.manager import Run
+    from backend.runs.model import RunRequest
     from backend.targets import WorkerRef
     from tui.app import SliceTower
 
 
-class Navigation:
+class Navigation(Toolbox):
     """Mixed into the application."""
 
     root_depth = 1
@@ -135,10 +137,34 @@ class Navigation:
             console.push_screen(CreateScreen(write(found)))
         return found is not None
 
-    def open_run_form(self, targets: Sequence[str], command: str = "") -> None:
+    def open_run_form(self, targets: Sequence[str], command: str = "", like: RunRequest | None = None) -> None:
         from tui.screens.run_form import RunFormScreen
 
-        self._console.push_screen(RunFormScreen(targets, command))
+        self._console.push_screen(RunFormScreen(targets, command, like))
+
+    async def again(self, run: Run, targets: Sequence[str]) -> None:
+        """The same once more: a command by its form, with its policies; a setup after a question.
+
+        Raises:
+            OperatorError: It is a benchmark, which its own form repeats, or nobody is called so now.
+        """
+        from backend.targets import select
+        from backend.tools.setup import is_setup
+        from tui.screens.confirm import Choice, Question
+        from tui.screens.setup import SetupScreen
+
+        console, request = self._console, run.request
+        if request.kind != "command":
+            raise OperatorError(f"Run {run.id} is a {request.kind}.", "b on its queued resource asks for it again.")
+        if not is_setup(request):
+            self.open_run_form(targets, like=request)
+            return
+        tower = console.require_tower()
+        planned = tower.runs.plan(request, select(console.fleet, targets, self.groups()))
+        choices = (Choice("yes", "Set them up", "primary"), Choice("no", "No"))
+        asked = Question("The same setup again?", [request.title, " ".join(targets)], choices)
+        if await console.push_screen_wait(asked) == "yes":
+            console.push_screen(SetupScreen(await tower.runs.launch(planned)))
 
     def open_bench_form(self, item: QueuedResource) -> None:
         from tui.screens.bench_form import BenchFormScreen
@@ -199,14 +225,20 @@ class Navigation:
 
     def open_run(self, run: Run) -> None:
         """A run as what it is: a benchmark with its plot, anything else with its outcomes."""
+        from backend.tools.setup import is_setup
         from tui.screens.bench import BenchScreen
         from tui.screens.run import RunScreen
+        from tui.screens.setup import SetupScreen
 
         benches = self._console.require_tower().benches
         bench = benches.active.get(run.id)
         record = benches.store.find(run.id) if bench is None and run.request.kind == "bench" else None
-        known = bench is not None or record is not None
-        self._console.push_screen(BenchScreen(bench, record) if known else RunScreen(run))
+        if bench is not None or record is not None:
+            self._console.push_screen(BenchScreen(bench, record))
+        elif is_setup(run.request):
+            self._console.push_screen(SetupScreen(run))
+        else:
+            self._console.push_screen(RunScreen(run))
 
     def worker_at(self, address: str) -> WorkerRef | None:
         """The worker of an address, if it exists now."""

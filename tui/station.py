@@ -81,6 +81,7 @@ class Station:
             try:
                 await self._leave.wait()
             finally:
+                self._console.drop_forwards()
                 self.tower = self.recovery = None
                 for group in ("recovery", "reattach", "notices"):
                     self._console.workers.cancel_group(self._console, group)

@@ -35,6 +35,7 @@ PYTHON_PLACE = "~/.slicetower/venv/bin/python"
 PROGRESS = re.compile(rb"^setup: (?!has )")
 """Lines of the log that tell how far it is."""
 _HAS = re.compile(rb"^setup: has (.+?)\r?$", re.MULTILINE)
+_TITLE = re.compile(r"setup [0-9a-f]{16}: ")
 _PYTHON = re.compile(r"[0-9]+\.[0-9]+")
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]*")
 _REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
@@ -225,6 +226,11 @@ def plan(tower: Tower, request: SetupRequest, workers: Sequence[WorkerRef]) -> R
         title=f"setup {request.digest}: {' '.join(request.packages) or 'jax'} for {request.program}",
     )
     return tower.runs.plan(run, workers)
+
+
+def is_setup(request: RunRequest) -> bool:
+    """Whether a run is one of these, by its title and its shell."""
+    return request.argv[:2] == ("/bin/sh", "-c") and _TITLE.match(request.title) is not None
 
 
 @dataclass(frozen=True, slots=True)

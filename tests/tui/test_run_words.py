@@ -11,7 +11,7 @@ from backend.outcomes import Outcome
 from backend.runs.fanout import Phase, WorkerResult
 from backend.targets import WorkerRef
 from tui.look import PLAIN
-from tui.screens.run import gather, progress_words
+from tui.screens.run_rows import gather, progress_words
 from tui.widgets.outcome_groups import LINES_SHOWN, group_lines
 
 

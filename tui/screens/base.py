@@ -228,6 +228,10 @@ class ConsoleScreen(Performs, Screen[None]):
         """What this screen says, as plain text to copy."""
         return ""
 
+    def targets_here(self) -> list[str]:
+        """Whom a tool of this screen is for: what is marked, or what the cursor is on."""
+        return []
+
     # Leaving
 
     def do_back(self) -> None:

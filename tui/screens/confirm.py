@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import string
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,6 +15,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input, Static
 
+from backend.outcomes import OperatorError
 from tui.actions import DIALOG, bindings
 from tui.screens.base import Dialog
 from tui.screens.entry import Entry
@@ -172,24 +173,83 @@ class Secret(Dialog[str]):
         self.dismiss(self.query_one("#typed", Input).value)
 
 
+class Ask(Dialog[str]):
+    """One line of text, checked before it is taken; `escape` answers None."""
+
+    BINDINGS: ClassVar = bindings(DIALOG)
+
+    def __init__(
+        self,
+        title: str,
+        lines: Sequence[str] = (),
+        *,
+        value: str = "",
+        hint: str = "",
+        check: Callable[[str], object] | None = None,
+    ) -> None:
+        """
+        Args:
+            title: What is asked.
+            lines: What helps to answer.
+            value: To begin with.
+            hint: Shown while nothing is typed.
+            check: Raises OperatorError for what cannot be taken.
+        """
+        super().__init__()
+        self._question = title
+        self._lines = tuple(lines)
+        self._value = value
+        self._hint = hint
+        self._check = check
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._question, classes="dialog-title", markup=False)
+            if self._lines:
+                yield Static("\n".join(self._lines), markup=False)
+            yield Entry(self._value, placeholder=self._hint, id="typed", compact=True)
+            yield Static("", id="typed-problem", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#typed", Input).focus()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.do_submit()
+
+    def do_submit(self) -> None:
+        typed = self.query_one("#typed", Input).value.strip()
+        try:
+            if self._check is not None:
+                self._check(typed)
+        except OperatorError as error:
+            self.query_one("#typed-problem", Static).update(str(error))
+        else:
+            self.dismiss(typed)
+
+
 class Pick(Dialog[str]):
     """One of a list, each picked by a letter of its own."""
 
     BINDINGS: ClassVar = [*bindings(DIALOG), Binding("enter", "pick_first", show=False)]
 
-    def __init__(self, title: str, choices: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, title: str, choices: Sequence[tuple[str, str]], keys: Sequence[str] = ()) -> None:
         """
         Args:
             title: What is picked.
             choices: (answer, label).
+            keys: The letter of each, in their order; none: the first of its label that is left.
         """
         super().__init__()
         self._question = title
         self._answers: dict[str, str] = {}
         self._labels: list[str] = []
-        for answer, label in choices:
-            letters = [letter for letter in (*label.lower(), *string.ascii_lowercase) if letter.isalnum()]
-            letter = next(letter for letter in letters if letter not in self._answers)
+        for ordinal, (answer, label) in enumerate(choices):
+            own = keys[ordinal] if ordinal < len(keys) else ""
+            offered = [own, *label.lower(), *string.ascii_lowercase]
+            letters = [each for each in offered if len(each) == 1 and each.isalnum() and each not in self._answers]
+            letter = letters[0]
             self._answers[letter] = answer
             self._labels.append(f"{letter}  {label}")
 

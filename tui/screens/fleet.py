@@ -140,7 +140,7 @@ class FleetScreen(TableScreen):
         item = self.current()
         active = isinstance(item, QueuedResource) and bool(item.workers_ready)
         match action.id:
-            case "run-command" | "benchmark" | "shell" | "logs":
+            case "run-command" | "benchmark" | "shell" | "logs" | "tools":
                 return active
             case "delete":
                 return isinstance(item, QueuedResource)
@@ -177,6 +177,9 @@ class FleetScreen(TableScreen):
     def await_request(self, key: tuple[str, str, str]) -> None:
         """Puts the cursor on a request as soon as the fleet knows it."""
         self._awaited = key
+
+    def targets_here(self) -> list[str]:
+        return [item.name for item in self.chosen()]
 
     # Actions
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from backend.cloud.policies import Keep
     from backend.costs import Cost
     from backend.runs.manager import Run
+    from tui.forwards import OpenForward
 
 
 def costs(fleet: Fleet, prices: Sequence[tuple[str, float]]) -> str:
@@ -37,6 +38,7 @@ def leaving_lines(
     spent: Iterable[Cost] = (),
     keeps: Iterable[Keep] = (),
     wishes: Iterable[Intent] = (),
+    forwards: Sequence[OpenForward] = (),
 ) -> list[str]:
     """One sentence each; none when nothing is left behind.
 
@@ -47,6 +49,7 @@ def leaving_lines(
         spent: What the requests have cost so far.
         keeps: Policies that were not ended.
         wishes: Deletes and recreates that are not done.
+        forwards: Ports that are open.
     """
     active = [item for item in fleet.queued_resources if item.state == QueuedResourceState.ACTIVE]
     dead = [item for item in fleet.queued_resources if item.state in DEAD_STATES]
@@ -82,4 +85,7 @@ def leaving_lines(
         lines.append(f"{count(len(detached), 'run')} will go on by themselves and be found again.")
     if tied:
         lines.append(f"{count(len(tied), 'run')} tied to this console will lose their connection.")
+    if forwards:
+        where = fold(f"port {each.ports.remote} of {each.worker.address}" for each in forwards)
+        lines.append(f"{count(len(forwards), 'forward')} will be closed: {where}.")
     return lines

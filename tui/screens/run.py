@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
@@ -16,21 +14,20 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
 from backend.diagnosis.attribution import Verdict, of_run
-from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, group
 from backend.model import EventKind
-from backend.outcomes import OperatorError, Outcome
-from backend.runs.fanout import FAILURES, WorkerResult
-from backend.runs.model import RunState, StopReport
-from backend.targets import WorkerRef, fold
+from backend.outcomes import OperatorError
+from backend.runs.fanout import FAILURES
+from backend.runs.model import RunState
+from backend.targets import WorkerRef
 from tui.actions import BY_ID, RUN, Action, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
 from tui.screens.confirm import Choice, Question
-from tui.widgets.heat_strip import HeatSlice, HeatStrip
+from tui.screens.run_rows import COLUMNS, detail, fold_targets, gather, heat, progress_words, rows, stop_words
+from tui.widgets.heat_strip import HeatStrip
 from tui.widgets.live_table import LiveTable
-from tui.widgets.outcome_groups import OutcomeGroup, OutcomeGroups
-from tui.widgets.rows import Cell, Column, Row, number_cell, outcome_cell
-from tui.wording import count, size, utc_now
+from tui.widgets.outcome_groups import OutcomeGroups
+from tui.wording import count, utc_now
 
 if TYPE_CHECKING:
     from backend.runs.manager import Run
@@ -38,129 +35,6 @@ if TYPE_CHECKING:
 
 GROUP_EVERY_S = 1.0
 """Outputs are read and grouped at most this often, in a thread."""
-COLUMNS = (
-    Column("worker", "WORKER", min_width=10, max_width=30),
-    Column("outcome", "OUTCOME", min_width=12, max_width=24),
-    Column("time", "TIME", width=8),
-    Column("output", "OUTPUT", width=9, align="right"),
-    Column("note", "NOTE", min_width=10, max_width=200, flex=1),
-)
-
-
-def detail(result: WorkerResult) -> str:
-    """The number behind an outcome: exit code or signal."""
-    if result.outcome is Outcome.FAILED and result.exit_code is not None:
-        return f"exit {result.exit_code}"
-    return f"SIG{result.signal}" if result.signal else ""
-
-
-def rows(results: Iterable[WorkerResult], now: datetime) -> list[Row]:
-    """One row a worker."""
-    found = []
-    for result in results:
-        took = ((result.ended_at or now) - result.started_at).total_seconds() if result.started_at else None
-        state = outcome_cell(result.outcome, detail=detail(result))
-        if result.outcome is Outcome.PENDING:
-            state = Cell(result.phase.value, token="outcome-pending", glyph="outcome-pending")
-        found.append(
-            Row(
-                result.worker.address,
-                (
-                    result.worker.address,
-                    state,
-                    number_cell(took, format_duration(took) if took is not None else "-"),
-                    number_cell(result.output_bytes, size(result.output_bytes)),
-                    result.error or result.note,
-                ),
-            )
-        )
-    return found
-
-
-def heat(results: Iterable[WorkerResult]) -> list[HeatSlice]:
-    """One cell a worker, by slice."""
-    slices: dict[str, list[str]] = {}
-    for result in results:
-        token = f"outcome-{result.outcome.value.replace('_', '-')}"
-        slices.setdefault(f"{result.worker.queued_resource}/{result.worker.slice_index}", []).append(token)
-    return [HeatSlice(label, tuple(tokens)) for label, tokens in slices.items()]
-
-
-def progress_words(results: Iterable[WorkerResult]) -> str:
-    """How many are where: outcomes of those that ended, of the others what they are at."""
-    found = Counter(
-        result.phase.value if result.outcome is Outcome.PENDING else result.outcome.value.replace("_", " ")
-        for result in results
-    )
-    return ", ".join(f"{number} {word}" for word, number in found.items())
-
-
-def _tail(path: Path) -> bytes:
-    """The end of a log, from the beginning of a line."""
-    try:
-        with path.open("rb") as file:
-            left_out = max(0, path.stat().st_size - OUTPUT_LIMIT)
-            file.seek(left_out)
-            end = file.read(OUTPUT_LIMIT)
-            return end[end.find(b"\n") + 1 :] if left_out else end
-    except FileNotFoundError:
-        # A worker that never began has no log.
-        return b""
-
-
-def _left_out(path: Path) -> int:
-    """Bytes of a log before the end that is shown."""
-    try:
-        return max(0, path.stat().st_size - OUTPUT_LIMIT)
-    except FileNotFoundError:
-        return 0
-
-
-def gather(results: Sequence[WorkerResult], paths: Sequence[Path]) -> list[OutcomeGroup]:
-    """Groups of workers that ended alike with the same output. Reads logs from disk: call it in a thread.
-
-    Args:
-        results: One entry a worker.
-        paths: Their logs, in the same order.
-    """
-    ended = [result for result in results if result.ended]
-    by_path = {result.worker.address: path for result, path in zip(results, paths, strict=True)}
-    known = [result for result in ended if result.outcome in FAILURES]
-    first = min(known, key=lambda item: (item.ended_at is None, item.ended_at), default=None)
-    by_address = {result.worker.address: result for result in ended}
-    outputs = [
-        WorkerOutput(address, result.outcome, result.exit_code, _tail(by_path[address]))
-        for address, result in by_address.items()
-    ]
-    found = []
-    for each in group(outputs):
-        head = by_address[each.addresses[0]]
-        text = each.text or head.error
-        found.append(
-            OutcomeGroup(
-                outcome=each.outcome.value,
-                count=len(each.addresses),
-                members=fold(each.addresses),
-                detail=detail(head),
-                lines=tuple(text.split("\n")) if text else (),
-                cut_bytes=_left_out(by_path[each.addresses[0]]),
-                is_first_failure=first is not None and first.worker.address in each.addresses,
-                first_member=first.worker.address
-                if first is not None and first.worker.address in each.addresses
-                else each.addresses[0],
-            )
-        )
-    return sorted(found, key=lambda item: (item.outcome == Outcome.OK, not item.is_first_failure, -item.count))
-
-
-def stop_words(report: StopReport) -> str:
-    """What became of stopping, in a sentence."""
-    if report.clean:
-        return f"Stopped on {count(len(report.stopped), 'worker')}; nothing of it is left there."
-    parts = [f"stopped on {count(len(report.stopped), 'worker')}"] if report.stopped else []
-    parts += [f"{address} still has pids {', '.join(map(str, pids))}" for address, pids in report.survivors]
-    parts += [f"{address} could not be checked: {why}" for address, why in report.unverified]
-    return "; ".join(parts) + "."
 
 
 class RunScreen(TableScreen):
@@ -194,8 +68,11 @@ class RunScreen(TableScreen):
     def applies(self, action: Action) -> bool:
         run = self.run_
         match action.id:
-            case "stop" | "detach":
+            case "stop":
                 return run.state is not RunState.ENDED
+            case "detach":
+                # What has no supervisor there is tied to this console.
+                return run.state is RunState.RUNNING and run.request.supervised
             case "start-rest":
                 return run.state is RunState.RUNNING and run.batch < len(run.batches)
             case "retry":
@@ -212,6 +89,10 @@ class RunScreen(TableScreen):
             living = tower.runs.active.get(self.run_.id, self.run_)
             if living is not self.run_:
                 self.run_, self._seen, self._grouped = living, None, -1
+
+    def notes(self) -> dict[str, str]:
+        """What is told of workers, by address, where no error is."""
+        return {}
 
     def tick(self) -> None:
         self._adopt()
@@ -252,7 +133,7 @@ class RunScreen(TableScreen):
         parts += [summary, format_duration(took)]
         self.query_one("#run-head", Static).update(" · ".join(part for part in parts if part))
         self.query_one(HeatStrip).set_slices(heat(run.results))
-        self.table.set_rows(rows(run.results, now))
+        self.table.set_rows(rows(run.results, now, self.notes()))
         self._say_empty()
         self._alarm()
 
@@ -342,10 +223,13 @@ class RunScreen(TableScreen):
         self.console.push_screen(RunPlotScreen(self.run_))
 
     def do_run_command(self) -> None:
-        """On the marked workers or that of the cursor where the workers are seen, else on all of this run."""
+        self.console.open_run_form(self.targets_here())
+
+    def targets_here(self) -> list[str]:
+        """The marked workers or that of the cursor where the workers are seen, else all of this run."""
         seen = self.query_one(ContentSwitcher).current == "table"
         chosen = self.marked_workers() if seen else []
-        self.console.open_run_form(fold_targets(chosen or [result.worker for result in self.run_.results]))
+        return fold_targets(chosen or [result.worker for result in self.run_.results])
 
     async def do_shell(self) -> None:
         workers = self.marked_workers()
@@ -368,20 +252,20 @@ class RunScreen(TableScreen):
     def do_start_rest(self) -> None:
         self.run_.start_rest()
 
-    def do_retry(self) -> None:
+    async def do_retry(self) -> None:
         failed = [result.worker for result in self.run_.results if result.outcome in FAILURES]
         if not failed:
             raise OperatorError("No worker of this run has failed.")
-        command = self.run_.request.title or " ".join(self.run_.request.argv)
-        self.console.open_run_form(fold_targets(failed), command)
+        await self.console.again(self.run_, fold_targets(failed))
 
 
 async def ask_stop(console: SliceTower, run: Run) -> None:
     """Asks, then stops the remote groups and verifies that nothing is left."""
     living = sum(not result.ended for result in run.results)
-    choices = (Choice("stop", "Stop it there", "error"), Choice("detach", "Detach"), Choice("no", "Let it run"))
+    leave = [Choice("detach", "Detach")] if run.request.supervised and run.state is RunState.RUNNING else []
+    choices = (Choice("stop", "Stop it there", "error"), *leave, Choice("no", "Let it run"))
     lines = [f"It still runs on {count(living, 'worker')}."]
-    answer = await console.push_screen_wait(Question(f"Stop run {run.id}?", lines, choices, chosen=2))
+    answer = await console.push_screen_wait(Question(f"Stop run {run.id}?", lines, choices, chosen=len(choices) - 1))
     if answer == "detach":
         run.detach()
         console.say(f"Run {run.id} goes on by itself.")
@@ -390,9 +274,3 @@ async def ask_stop(console: SliceTower, run: Run) -> None:
         words = stop_words(report)
         console.note(EventKind.ACTION, f"run {run.id}: {words}", subject=run.id)
         console.say(words, severity="information" if report.clean else "error")
-
-
-def fold_targets(workers: Iterable[WorkerRef]) -> list[str]:
-    """Addresses of workers, as short as targets can be."""
-    addresses = [worker.address for worker in workers]
-    return fold(addresses).split() if addresses else []

@@ -82,6 +82,21 @@ def request_of(texts: Mapping[str, str]) -> RunRequest:
     return request
 
 
+def write_form(request: RunRequest) -> dict[str, str]:
+    """The fields that ask for the same: what `read_form` makes this request of."""
+    return {
+        "command": request.argv[0] if request.shell else shlex.join(request.argv),
+        "batch": request.batch,
+        "on_failure": request.on_failure,
+        "max_failures": request.max_failures or "",
+        "timeout": f"{request.timeout_s:g}s" if request.timeout_s is not None else "",
+        "detach": ON if request.detach else "",
+        "gang": ON if request.gang else "",
+        "shell": ON if request.shell else "",
+        "environment": " ".join(f"{name}={value}" for name, value in request.environment),
+    }
+
+
 def plan_words(plan: RunPlan) -> str:
     """How many workers, in how many batches."""
     sizes = [len(batch) for batch in plan.batches]
@@ -102,15 +117,22 @@ class RunFormScreen(FormScreen):
     crumb = "run"
     draft_name = "run"
 
-    def __init__(self, targets: Sequence[str], command: str = "") -> None:
+    def __init__(self, targets: Sequence[str], command: str = "", like: RunRequest | None = None) -> None:
+        """
+        Args:
+            targets: Whom.
+            command: What to begin with; empty: what was typed last and not sent.
+            like: A run to repeat, with its policies.
+        """
         super().__init__()
         self._targets = tuple(targets)
         self._command = command
+        self._like = like
         self.plan: RunPlan | None = None
         self._trouble: OperatorError | None = None
 
     def compose_body(self) -> Iterable[Widget]:
-        kept = {} if self._command else self.draft()
+        kept = write_form(self._like) if self._like is not None else {} if self._command else self.draft()
         with Container(id="run-form"):
             with FormBody(id="form"):
                 yield FormLine(

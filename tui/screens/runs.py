@@ -14,6 +14,7 @@ from backend.runs.model import RunRecord, RunState
 from tui.actions import BY_ID, RUNS, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
+from tui.screens.run_rows import fold_targets
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.wording import utc_now
@@ -110,10 +111,10 @@ class RunsScreen(TableScreen):
 
         self.console.push_screen(RunPlotScreen(self.chosen_run()))
 
-    def do_run_command(self) -> None:
+    async def do_run_command(self) -> None:
+        """The same again on the same workers."""
         run = self.chosen_run()
-        targets = list(dict.fromkeys(worker.queued_resource for worker in run.workers))
-        self.console.open_run_form(targets, run.request.title or " ".join(run.request.argv))
+        await self.console.again(run, fold_targets(run.workers))
 
     async def do_stop(self) -> None:
         run = self.chosen_run()

@@ -14,7 +14,7 @@ from backend.targets import WorkerRef, workers_of, workers_of_slice
 from tui.durations import MINUTE_S, format_duration
 from tui.look import state_token
 from tui.screens.fleet_detail import slice_token
-from tui.screens.run import detail
+from tui.screens.run_rows import detail
 from tui.widgets.heat_strip import HeatSlice
 from tui.widgets.rows import Cell, Column, Row, RowKeeper, number_cell, outcome_cell
 

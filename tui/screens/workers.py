@@ -17,7 +17,7 @@ from backend.targets import WorkerRef, select
 from tui.actions import BY_ID, WORKERS, bindings
 from tui.screens.base import TableScreen
 from tui.screens.logs import LogTiles, poll_s, tiles_that_fit
-from tui.screens.run import fold_targets
+from tui.screens.run_rows import fold_targets
 from tui.screens.worker_rows import COLUMNS, SliceIndex, WorkerRows, everything, heat, newest, slices_of
 from tui.widgets.heat_strip import HeatStrip
 from tui.widgets.live_table import LiveTable
@@ -96,7 +96,7 @@ class WorkersScreen(TableScreen):
             self._listed = tuple(everything(fleet))
             return
         try:
-            self._listed = select(fleet, self._targets)
+            self._listed = select(fleet, self._targets, self.console.groups())
         except OperatorError as error:
             self._listed, self._trouble = (), error
 
@@ -153,6 +153,9 @@ class WorkersScreen(TableScreen):
         """The marked workers, or that of the cursor."""
         keys = {row.key for row in self.table.selected_rows()}
         return [worker for worker in self._listed if worker.address in keys]
+
+    def targets_here(self) -> list[str]:
+        return fold_targets(self.chosen())
 
     def do_open(self) -> None:
         self.do_logs()

@@ -1,0 +1,274 @@
+"""Files to workers or from them: the form, and what became of each worker's copy."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.containers import Container, VerticalScroll
+from textual.suggester import Suggester
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from backend.model import EventKind
+from backend.outcomes import OperatorError, Outcome
+from backend.sanitize import plain, plain_text
+from backend.targets import fold, select
+from tui.actions import COPIES, COPY_FORM, bindings
+from tui.screens.form import FormBody, FormLine, PickedChoice
+from tui.screens.form_screen import FormScreen
+from tui.screens.work_screen import WorkScreen
+from tui.widgets.rows import Column, Row, outcome_cell
+from tui.wording import count
+
+if TYPE_CHECKING:
+    from backend.targets import WorkerRef
+    from backend.tools.transfers import Transfer
+
+TO, FROM = "to workers", "from workers"
+FOLDER_LIMIT = 2000
+"""Entries of a folder that are looked at to complete a path."""
+COLUMNS = (
+    Column("worker", "WORKER", min_width=10, max_width=26),
+    Column("outcome", "OUTCOME", min_width=12, max_width=18),
+    Column("place", "WHERE, OR WHY NOT", min_width=20, max_width=300, flex=1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRequest:
+    """What is copied."""
+
+    uploads: bool
+    targets: tuple[str, ...]
+    sources: tuple[str, ...]
+    destination: str
+
+    @property
+    def local_sources(self) -> list[Path]:
+        return [Path(name).expanduser() for name in self.sources]
+
+    @property
+    def local_folder(self) -> Path:
+        return Path(self.destination).expanduser()
+
+    @property
+    def words(self) -> str:
+        names, where = " ".join(self.sources), " ".join(self.targets)
+        if self.uploads:
+            return f"copy {names} to {where}:{self.destination or '~'}"
+        return f"copy {where}:{' '.join(self.sources)} to {self.destination}"
+
+
+def read_form(texts: Mapping[str, str]) -> tuple[CopyRequest, dict[str, str]]:
+    """What the form asks for, and each mistake by field."""
+    wrong: dict[str, str] = {}
+    uploads = texts.get("direction") != FROM
+    try:
+        sources = tuple(shlex.split(texts.get("sources", "")))
+    except ValueError as error:
+        sources = ()
+        wrong["sources"] = f"The files cannot be read: {error}. Close the quotes."
+    if not sources:
+        wrong.setdefault("sources", "No file is named.")
+    if uploads:
+        missing = [name for name in sources if not Path(name).expanduser().exists()]
+        if missing:
+            wrong["sources"] = f"There is no file {plain(missing[0])} here."
+    destination = texts.get("destination", "").strip()
+    if not uploads and not destination:
+        wrong["destination"] = "A folder of this machine is missing."
+    targets = tuple(texts.get("targets", "").split())
+    if not targets:
+        wrong["targets"] = "No target is given. Write train-a, train-a/0 or train-a/*/0."
+    return CopyRequest(uploads, targets, sources, destination), wrong
+
+
+def complete_path(line: str) -> str | None:
+    """The line with its last path completed out of its folder; None where nothing fits."""
+    head, blank, last = line.rpartition(" ")
+    folder, slash, start = last.rpartition("/")
+    if not start:
+        return None
+    try:
+        entries = islice(Path(f"{folder}{slash}" or ".").expanduser().iterdir(), FOLDER_LIMIT)
+        names = sorted(
+            f"{each.name}{'/' if each.is_dir() else ''}" for each in entries if each.name.startswith(start)
+        )
+    except OSError:
+        return None
+    return f"{head}{blank}{folder}{slash}{names[0]}" if names else None
+
+
+class PathSuggester(Suggester):
+    """Completes the last path of a line from this machine's folders."""
+
+    def __init__(self) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+
+    async def get_suggestion(self, value: str) -> str | None:
+        return await asyncio.to_thread(complete_path, value)
+
+
+class CopyFormScreen(FormScreen):
+    """Asks what is copied, from where, and where to."""
+
+    SCOPE = COPY_FORM
+    BINDINGS: ClassVar = bindings(COPY_FORM)
+    crumb = "copy"
+    draft_name = "copy"
+
+    def __init__(self, targets: Sequence[str]) -> None:
+        super().__init__()
+        self._targets = tuple(targets)
+        self._wrong: dict[str, str] = {}
+        self._request: CopyRequest | None = None
+
+    def compose_body(self) -> Iterable[Widget]:
+        kept = self.draft()
+        # A read-only console may fetch, and changes no worker.
+        ways = (FROM,) if self.console.read_only else (TO, FROM)
+        with Container(id="run-form"):
+            with FormBody(id="form"):
+                yield FormLine("direction", "direction", value=kept.get("direction", ""), choices=ways)
+                yield FormLine(
+                    "targets", "targets", value=" ".join(self._targets), hint="train-a, train-a/0, train-a/*/0"
+                )
+                yield FormLine("sources", "files", value=kept.get("sources", ""), hint="of the side they come from")
+                yield FormLine(
+                    "destination", "to", value=kept.get("destination", ""), hint="a path of the other side; ~ there"
+                )
+            with VerticalScroll(id="plan-pane", can_focus=False):
+                yield Static(id="plan", markup=False)
+
+    def main_widget(self) -> Widget:
+        return self.line("sources" if self._targets else "targets").control
+
+    def on_mount(self) -> None:
+        self.check()
+
+    @on(Input.Changed)
+    @on(PickedChoice.Changed)
+    def _changed(self) -> None:
+        self.call_after_refresh(self.check)
+
+    def check(self) -> None:
+        """Says what would be copied. Nothing is sent."""
+        if not self.is_mounted:
+            return
+        texts = self.texts()
+        request, wrong = read_form(texts)
+        workers: tuple[WorkerRef, ...] = ()
+        if "targets" not in wrong:
+            try:
+                workers = select(self.console.fleet, request.targets, self.console.require_tower().groups)
+            except OperatorError as error:
+                wrong["targets"] = str(error)
+        for name in ("sources", "destination"):
+            control = self.line(name).control
+            local = (name == "sources") == request.uploads
+            if isinstance(control, Input):
+                control.suggester = PathSuggester() if local else None
+        for name, line in self.lines.items():
+            line.say(wrong.get(name, "") if texts.get(name) else "")
+        self._wrong, self._request = wrong, request
+        lines = [next(iter(wrong.values()))] if wrong else []
+        if not wrong:
+            lines += [request.words, f"{count(len(workers), 'worker')}: {fold(each.address for each in workers)}"]
+            if not request.uploads and len(workers) > 1:
+                lines.append(f"each into a folder of its own: {request.destination}/{workers[0].file_stem} ...")
+            lines += ["", "ctrl+r copies"]
+        body = self.query_one("#plan", Static)
+        body.set_class(bool(wrong), "-refused")
+        body.update(plain_text("\n".join(lines)))
+
+    def do_submit(self) -> None:
+        self.check()
+        if self._wrong:
+            raise OperatorError("Nothing was copied.", next(iter(self._wrong.values())))
+        request = self._request
+        assert request is not None
+        self.drop_draft()
+        self.console.pop_screen()
+        self.console.push_screen(CopiesScreen(request))
+
+
+class CopiesScreen(WorkScreen):
+    """What became of each copy, as they end."""
+
+    SCOPE = COPIES
+    BINDINGS: ClassVar = bindings(COPIES)
+    COLUMNS = COLUMNS
+    word = "copy"
+
+    def __init__(self, request: CopyRequest) -> None:
+        super().__init__(request.targets)
+        self._request = request
+        self._done: dict[str, Transfer] = {}
+        self._workers: tuple[WorkerRef, ...] = ()
+
+    def on_mount(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._done = {}
+        self.begin(self._copy(), self._request.words)
+
+    def do_refresh(self) -> None:
+        """Copies again, once this is over."""
+        if self.is_working:
+            raise OperatorError("It is still being copied.")
+        self._begin()
+
+    async def _copy(self) -> None:
+        from backend.ssh.connections import require_files
+        from backend.tools.transfers import download, upload
+
+        tower, request = self.console.require_tower(), self._request
+        self._workers = self.chosen_workers()
+        self._draw()
+        require_files(len(self._workers))
+        await tower.pool.require_key()
+        if request.uploads:
+            await upload(tower.pool, self._workers, request.local_sources, request.destination, self._told)
+        else:
+            await download(tower.pool, self._workers, request.sources, request.local_folder, self._told)
+        self._draw()
+        self.console.note(EventKind.ACTION, f"{plain(request.words)}: {self._counts()}")
+
+    def _told(self, done: Transfer) -> None:
+        self._done[done.worker.address] = done
+
+    def tick(self) -> None:
+        if self.is_working:
+            self._draw()
+
+    def _counts(self) -> str:
+        outcomes = Counter(each.outcome.value for each in self._done.values())
+        return ", ".join(f"{number} {word}" for word, number in outcomes.items()) or "none yet"
+
+    def _draw(self) -> None:
+        found = []
+        for worker in self._workers:
+            done = self._done.get(worker.address)
+            outcome = done.outcome if done is not None else Outcome.PENDING
+            place = "" if done is None else done.error or done.place
+            found.append(Row(worker.address, (worker.address, outcome_cell(outcome.value), plain(place))))
+        self.table.set_rows(found)
+        self.head(f"{self._request.words} · {len(self._done)} of {len(self._workers)} · {self._counts()}")
+
+    def loss(self) -> str:
+        left = len(self._workers) - len(self._done)
+        return f"The copies of {count(left, 'worker')} would be left unfinished."
+
+    def do_open(self) -> None:
+        row = self.table.cursor_row
+        words = [str(getattr(cell, "text", cell)) for cell in row.cells] if row is not None else []
+        self.detail(": ".join(words))

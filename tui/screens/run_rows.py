@@ -1,0 +1,155 @@
+"""A run's workers as rows, cells and groups, and what became of it in words: pure but for reading logs from disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, group
+from backend.outcomes import Outcome
+from backend.runs.fanout import FAILURES, WorkerResult
+from backend.runs.model import StopReport
+from backend.targets import WorkerRef, fold
+from tui.durations import format_duration
+from tui.widgets.heat_strip import HeatSlice
+from tui.widgets.outcome_groups import OutcomeGroup
+from tui.widgets.rows import Cell, Column, Row, number_cell, outcome_cell
+from tui.wording import count, size
+
+COLUMNS = (
+    Column("worker", "WORKER", min_width=10, max_width=30),
+    Column("outcome", "OUTCOME", min_width=12, max_width=24),
+    Column("time", "TIME", width=8),
+    Column("output", "OUTPUT", width=9, align="right"),
+    Column("note", "NOTE", min_width=10, max_width=200, flex=1),
+)
+
+
+def detail(result: WorkerResult) -> str:
+    """The number behind an outcome: exit code or signal."""
+    if result.outcome is Outcome.FAILED and result.exit_code is not None:
+        return f"exit {result.exit_code}"
+    return f"SIG{result.signal}" if result.signal else ""
+
+
+def rows(results: Iterable[WorkerResult], now: datetime, notes: Mapping[str, str] | None = None) -> list[Row]:
+    """One row a worker.
+
+    Args:
+        results: What became of each.
+        now: For those that still run.
+        notes: What is told of a worker by its address, where nothing else is.
+    """
+    found = []
+    for result in results:
+        took = ((result.ended_at or now) - result.started_at).total_seconds() if result.started_at else None
+        state = outcome_cell(result.outcome, detail=detail(result))
+        if result.outcome is Outcome.PENDING:
+            state = Cell(result.phase.value, token="outcome-pending", glyph="outcome-pending")
+        found.append(
+            Row(
+                result.worker.address,
+                (
+                    result.worker.address,
+                    state,
+                    number_cell(took, format_duration(took) if took is not None else "-"),
+                    number_cell(result.output_bytes, size(result.output_bytes)),
+                    result.error or (notes or {}).get(result.worker.address, "") or result.note,
+                ),
+            )
+        )
+    return found
+
+
+def heat(results: Iterable[WorkerResult]) -> list[HeatSlice]:
+    """One cell a worker, by slice."""
+    slices: dict[str, list[str]] = {}
+    for result in results:
+        token = f"outcome-{result.outcome.value.replace('_', '-')}"
+        slices.setdefault(f"{result.worker.queued_resource}/{result.worker.slice_index}", []).append(token)
+    return [HeatSlice(label, tuple(tokens)) for label, tokens in slices.items()]
+
+
+def progress_words(results: Iterable[WorkerResult]) -> str:
+    """How many are where: outcomes of those that ended, of the others what they are at."""
+    found = Counter(
+        result.phase.value if result.outcome is Outcome.PENDING else result.outcome.value.replace("_", " ")
+        for result in results
+    )
+    return ", ".join(f"{number} {word}" for word, number in found.items())
+
+
+def _tail(path: Path) -> bytes:
+    """The end of a log, from the beginning of a line."""
+    try:
+        with path.open("rb") as file:
+            left_out = max(0, path.stat().st_size - OUTPUT_LIMIT)
+            file.seek(left_out)
+            end = file.read(OUTPUT_LIMIT)
+            return end[end.find(b"\n") + 1 :] if left_out else end
+    except FileNotFoundError:
+        # A worker that never began has no log.
+        return b""
+
+
+def _left_out(path: Path) -> int:
+    """Bytes of a log before the end that is shown."""
+    try:
+        return max(0, path.stat().st_size - OUTPUT_LIMIT)
+    except FileNotFoundError:
+        return 0
+
+
+def gather(results: Sequence[WorkerResult], paths: Sequence[Path]) -> list[OutcomeGroup]:
+    """Groups of workers that ended alike with the same output. Reads logs from disk: call it in a thread.
+
+    Args:
+        results: One entry a worker.
+        paths: Their logs, in the same order.
+    """
+    ended = [result for result in results if result.ended]
+    by_path = {result.worker.address: path for result, path in zip(results, paths, strict=True)}
+    known = [result for result in ended if result.outcome in FAILURES]
+    first = min(known, key=lambda item: (item.ended_at is None, item.ended_at), default=None)
+    by_address = {result.worker.address: result for result in ended}
+    outputs = [
+        WorkerOutput(address, result.outcome, result.exit_code, _tail(by_path[address]))
+        for address, result in by_address.items()
+    ]
+    found = []
+    for each in group(outputs):
+        head = by_address[each.addresses[0]]
+        text = each.text or head.error
+        found.append(
+            OutcomeGroup(
+                outcome=each.outcome.value,
+                count=len(each.addresses),
+                members=fold(each.addresses),
+                detail=detail(head),
+                lines=tuple(text.split("\n")) if text else (),
+                cut_bytes=_left_out(by_path[each.addresses[0]]),
+                is_first_failure=first is not None and first.worker.address in each.addresses,
+                first_member=first.worker.address
+                if first is not None and first.worker.address in each.addresses
+                else each.addresses[0],
+            )
+        )
+    return sorted(found, key=lambda item: (item.outcome == Outcome.OK, not item.is_first_failure, -item.count))
+
+
+def stop_words(report: StopReport) -> str:
+    """What became of stopping, in a sentence."""
+    if report.clean:
+        return f"Stopped on {count(len(report.stopped), 'worker')}; nothing of it is left there."
+    parts = [f"stopped on {count(len(report.stopped), 'worker')}"] if report.stopped else []
+    parts += [f"{address} still has pids {', '.join(map(str, pids))}" for address, pids in report.survivors]
+    parts += [f"{address} could not be checked: {why}" for address, why in report.unverified]
+    return "; ".join(parts) + "."
+
+
+def fold_targets(workers: Iterable[WorkerRef]) -> list[str]:
+    """Addresses of workers, as short as targets can be."""
+    addresses = [worker.address for worker in workers]
+    return fold(addresses).split() if addresses else []

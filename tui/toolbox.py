@@ -1,0 +1,167 @@
+"""The tools, from any screen that knows whom they are for: the application's part of opening them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from backend.outcomes import OperatorError
+from tui.actions import BY_ID, refusal
+from tui.forwards import Forwards
+from tui.screens.base import ConsoleScreen
+
+if TYPE_CHECKING:
+    from tui.app import SliceTower
+
+MENU = ("check", "free", "setup", "forward", "copy-files")
+"""The actions of the menu, in this order."""
+
+
+class Toolbox:
+    """Mixed into the application."""
+
+    @property
+    def _app(self) -> SliceTower:
+        return cast("SliceTower", self)
+
+    @property
+    def forwards(self) -> Forwards:
+        """The forwards of the context that is open; a new context begins without any."""
+        found = self.__dict__.get("_forwards")
+        if found is None:
+            app = self._app
+            found = Forwards(
+                lambda work: app.run_worker(work, group="forwards", name="forward a port", exit_on_error=False)
+            )
+            self.__dict__["_forwards"] = found
+        return cast("Forwards", found)
+
+    def drop_forwards(self) -> None:
+        """Closes all of them: their context is being left."""
+        if self.__dict__.pop("_forwards", None) is not None:
+            self._app.workers.cancel_group(self._app, "forwards")
+
+    def groups(self) -> Mapping[str, tuple[str, ...]]:
+        """Saved target groups; none while the context is not open."""
+        tower = self._app.tower
+        return tower.groups if tower is not None else {}
+
+    def targets(self) -> list[str]:
+        """Whom a tool is for that was asked for here.
+
+        Raises:
+            OperatorError: Nothing is chosen.
+        """
+        screen = self._app.screen
+        found = screen.targets_here() if isinstance(screen, ConsoleScreen) else []
+        if not found:
+            raise OperatorError("Nothing is under the cursor.", "Name whom: :check train-a.")
+        return found
+
+    # What the keys do
+
+    async def do_tools(self) -> None:
+        """Asks which."""
+        from tui.screens.confirm import Pick
+
+        app, screen = self._app, self._app.screen
+        assert isinstance(screen, ConsoleScreen)
+        self.targets()
+        actions = [BY_ID[name] for name in MENU if screen.SCOPE in BY_ID[name].scopes]
+        allowed = [action for action in actions if not refusal(action, read_only=app.read_only)]
+        keymap = app.settings.keymap
+        picks = [(action.id, action.title) for action in allowed]
+        # The letters are the keys that work without this menu.
+        keys = [keymap.shown(action) for action in allowed]
+        chosen = await app.push_screen_wait(Pick(f"Tools for {' '.join(self.targets())}", picks, keys))
+        if chosen:
+            screen.perform(BY_ID[chosen])
+
+    def do_check(self) -> None:
+        self.open_check(self.targets())
+
+    def do_free(self) -> None:
+        self.open_free(self.targets())
+
+    def do_setup(self) -> None:
+        self.open_setup(self.targets())
+
+    def do_copy_files(self) -> None:
+        self.open_copy(self.targets())
+
+    async def do_forward(self) -> None:
+        await self.ask_forward(self.targets()[0])
+
+    # Opening
+
+    def open_check(self, targets: Sequence[str]) -> None:
+        from tui.screens.check import CheckScreen
+
+        self._app.push_screen(CheckScreen(targets))
+
+    def open_free(self, targets: Sequence[str]) -> None:
+        from tui.screens.free import FreeScreen
+
+        self._app.push_screen(FreeScreen(targets))
+
+    def open_setup(self, targets: Sequence[str]) -> None:
+        from tui.screens.setup import SetupFormScreen
+
+        self._app.push_screen(SetupFormScreen(targets))
+
+    def open_copy(self, targets: Sequence[str]) -> None:
+        from tui.screens.copies import CopyFormScreen
+
+        self._app.push_screen(CopyFormScreen(targets))
+
+    async def ask_forward(self, target: str) -> None:
+        """Asks for the port, and opens it."""
+        from backend.tools.forward import Ports
+        from tui.screens.confirm import Ask
+
+        lines = (
+            "6006 for TensorBoard, 9012 for the profiler; 6006:7000 for another one here, 6006:0 for any free one.",
+        )
+        ask = Ask(f"Forward which port of {self._one_worker(target)}?", lines, hint="6006", check=Ports.parse)
+        text = await self._app.push_screen_wait(ask)
+        if text:
+            self.open_forward(target, text)
+
+    def _one_worker(self, target: str) -> str:
+        """The first worker that a target names.
+
+        Raises:
+            OperatorError: It names nobody.
+        """
+        from backend.targets import select
+
+        found = select(self._app.fleet, [target], self.groups())
+        if not found:
+            raise OperatorError(f"{target} has no workers now.", "They come when a request becomes ACTIVE.")
+        return found[0].address
+
+    def open_forward(self, target: str, ports: str) -> None:
+        """Opens a forward, and shows the list.
+
+        Raises:
+            OperatorError: It is no port, or nobody is called so.
+        """
+        from backend.tools.forward import Ports
+        from tui.screens.forwards import ForwardsScreen
+
+        app = self._app
+        wanted = Ports.parse(ports)
+        worker = app.worker_at(self._one_worker(target))
+        assert worker is not None
+        item = self.forwards.open(app.require_tower().pool, worker, wanted)
+        if not isinstance(app.screen, ForwardsScreen):
+            app.push_screen(ForwardsScreen())
+        screen = app.screen
+        if isinstance(screen, ForwardsScreen) and screen.is_mounted:
+            screen.tick()
+            screen.table.move_to(item.id)
+
+    def do_go_forwards(self) -> None:
+        from tui.screens.forwards import ForwardsScreen
+
+        self._app.go(ForwardsScreen())
