@@ -5,19 +5,21 @@ Nothing secret is kept here: credentials stay where google-auth finds them, keys
 
 from __future__ import annotations
 
-import configparser
 import difflib
 import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
 
-from backend.inventory import Inventory, load_inventory
 from backend.outcomes import OperatorError
 from backend.settings import Table, read_toml
+
+if TYPE_CHECKING:
+    from backend.inventory import Inventory
 
 DEFAULT_ENDPOINT = "tpu.googleapis.com"
 DEFAULT_REST_ENDPOINT = "https://tpu.googleapis.com"
@@ -86,10 +88,17 @@ class Context:
     """USD per chip-hour by generation ("v5e"), as the operator gave them."""
     limits: tuple[tuple[str, str, float], ...] = ()
     """(generation, spot | reserved | on-demand, chips a zone), as the operator knows the project's quotas."""
-    inventory: Inventory = field(default_factory=Inventory)
-    """Machines that the service does not serve; with them a context may have no project and no zones."""
+    listed: Inventory | None = None
+    """What is in the inventory, if there is one."""
     source: str = ""
     """Where it was read: a file, or gcloud's configuration."""
+
+    @property
+    def inventory(self) -> Inventory:
+        """Machines that the service does not serve; with them a context may have no project and no zones."""
+        from backend.inventory import Inventory
+
+        return self.listed if self.listed is not None else Inventory()
 
     @property
     def places(self) -> tuple[tuple[str, str], ...]:
@@ -214,9 +223,9 @@ def _with_common(context: Context, document: Table) -> Context:
 
 def _context(table: Table, name: str, folder: Path) -> Context:
     table.only(_CONTEXT_KEYS)
-    inventory = load_inventory(table, folder)
+    inventory = _inventory(table, folder)
     project = table.get_str("project")
-    cloudless = bool(inventory) and "project" not in table.data and "zones" not in table.data
+    cloudless = inventory is not None and "project" not in table.data and "zones" not in table.data
     if not project and not cloudless:
         raise table.problem(
             "project" if "project" in table.data else None, "project is missing.", 'Write project = "...".'
@@ -236,14 +245,23 @@ def _context(table: Table, name: str, folder: Path) -> Context:
         transport=table.get_choice("transport", "tls", ("tls", "insecure")),
         credentials=table.get_choice("credentials", "adc", ("adc", "none")),
         read_only=table.get_bool("read_only", False),
-        ssh=_ssh(table.table("ssh"), folder, inventory.key if cloudless else None),
+        ssh=_ssh(table.table("ssh"), folder, inventory.key if inventory is not None and cloudless else None),
         prices=_prices(table.table("prices")),
         limits=_limits(table.table("limits")),
-        inventory=inventory,
+        listed=inventory,
         source=str(table.file),
     )
     _check_transport(table, context)
     return context
+
+
+def _inventory(table: Table, folder: Path) -> Inventory | None:
+    """The inventory; None where none is written."""
+    if "inventory" not in table.data:
+        return None
+    from backend.inventory import load_inventory
+
+    return load_inventory(table, folder) or None
 
 
 def _zones(table: Table) -> tuple[str, ...]:
@@ -339,6 +357,9 @@ def gcloud_context(environment: Mapping[str, str] | None = None) -> Context:
     folder = gcloud_folder(environment)
     name = environment.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or _first_line(folder / "active_config") or "default"
     file = folder / "configurations" / f"config_{name}"
+    # Not at the top: a context of a file needs neither, and the console reads one before its first frame.
+    import configparser
+
     parser = configparser.RawConfigParser()
     try:
         parser.read(file, encoding="utf-8")

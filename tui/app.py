@@ -22,7 +22,6 @@ from textual.events import Key, MouseDown, MouseScrollDown, MouseScrollUp
 from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
-from backend.model import Event, EventKind
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import BY_ID, in_scope, refusal
@@ -39,6 +38,7 @@ from tui.wording import count
 
 if TYPE_CHECKING:
     from backend.context import Context, Paths
+    from backend.model import Event, EventKind
 
 NOTICES = 500
 """Own errors and actions kept for the events screen until the journal takes them."""
@@ -164,6 +164,8 @@ class SliceTower(Station, Navigation, App[int]):
         if self.tower is not None:
             self.tower.record(plain(text), subject=subject, kind=kind)
             return
+        from backend.model import Event
+
         event = Event(
             at=datetime.now(UTC), kind=kind, subject=subject, text=plain(text), project=self.context.project
         )
@@ -178,6 +180,8 @@ class SliceTower(Station, Navigation, App[int]):
             text = f"slicetower itself failed{f' at {doing!r}' if doing else ''}: {type(error).__name__}: {error}."
             self._log_trace(error)
             text += f" The trace is in {self.console_log}." if self.console_log else ""
+        from backend.model import EventKind
+
         self.say(text, title=doing, severity="error")
         self.note(EventKind.ERROR, f"{doing}: {text}" if doing else text)
 

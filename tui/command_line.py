@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -71,6 +70,8 @@ def parse(text: str) -> CommandLine | None:
     head, dashes, rest = line.partition(" -- ")
     if not dashes and line.endswith(" --"):
         head = line.removesuffix(" --")
+    import shlex
+
     try:
         word, *arguments = shlex.split(head)
     except ValueError as error:

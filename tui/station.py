@@ -7,12 +7,12 @@ import gc
 import importlib
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from textual.worker import Worker
 
-from backend.model import EventKind, Fleet
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.screens.base import ConsoleScreen
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from backend.cloud.recover import Recovery
     from backend.cloud.requests import CreateRequest
     from backend.context import Context
+    from backend.model import Fleet
     from backend.notifications import Notice, NotificationSettings
     from backend.tower import Tower
     from tui.app import SliceTower
@@ -52,6 +53,8 @@ class Station:
         self._keeper: Worker[None] | None = None
         self._notification: NotificationSettings | None = None
         self._wishes_at = 0.0
+        self._counted: tuple[Fleet | None, tuple[int, int, int], int] = (None, (0, 0, 0), 0)
+        """A fleet with its chips (`totals`) and ready workers: counting thousands at every tick is dear."""
         self._open_wishes: tuple[Intent, ...] = ()
         self._keeps: tuple[Keep, ...] = ()
 
@@ -105,6 +108,8 @@ class Station:
 
     def _tell_refused(self, request: CreateRequest, reason: str) -> None:
         """What a recreate deleted and may not make again is among the events, from which its create form opens."""
+        from backend.model import EventKind
+
         text = f"deleted, and not made again: {reason} enter here opens the create form with what it was"
         self._console.note(EventKind.ERROR, text, subject=request.name)
 
@@ -174,7 +179,11 @@ class Station:
     @property
     def fleet(self) -> Fleet:
         """What is known now; an unloaded fleet while the tower is not open."""
-        return self.tower.watch.fleet if self.tower is not None else Fleet()
+        if self.tower is not None:
+            return self.tower.watch.fleet
+        from backend.model import Fleet
+
+        return Fleet()
 
     def hold_reading(self) -> None:
         """A key was pressed: what workers send waits until it is painted."""
@@ -216,28 +225,34 @@ class Station:
 
     def header_facts(self) -> HeaderFacts:
         """What the header says now."""
-        fleet, now = self.fleet, utc_now()
-        active, waiting, dead = totals(fleet)
-        tower = self.tower
-        # Asking for the pool would make it, and import the ssh library, before anything was connected.
-        pool = vars(tower).get("pool") if tower is not None else None
-        connected = pool.connected if pool is not None else 0
-        workers = sum(item.workers_ready for item in fleet.queued_resources)
+        context, tower = self._console.context, self.tower
         notes = [*(["paused"] if self._console.paused else []), *self._wishes()]
-        return HeaderFacts(
-            context=self._console.context.name,
-            project=self._console.context.project,
-            zones=self._console.context.zones,
-            label=self._console.context.label,
+        facts = HeaderFacts(
+            context=context.name,
+            project=context.project,
+            zones=context.zones,
+            label=context.label,
             read_only=self._console.read_only,
+            api_error=plain(self.trouble.what) if self.trouble is not None else "",
+            notes=tuple(notes),
+        )
+        if tower is None:
+            return facts
+        fleet, now = self.fleet, utc_now()
+        if fleet is not self._counted[0]:
+            self._counted = (fleet, totals(fleet), sum(item.workers_ready for item in fleet.queued_resources))
+        _, (active, waiting, dead), workers = self._counted
+        # Asking for the pool would make it, and import the ssh library, before anything was connected.
+        pool = vars(tower).get("pool")
+        return replace(
+            facts,
             api_age_s=poll_age_s(fleet, now),
-            api_error=plain(self.trouble.what) if self.trouble is not None else poll_error(fleet),
-            ssh_connected=connected,
+            api_error=facts.api_error or poll_error(fleet),
+            ssh_connected=pool.connected if pool is not None else 0,
             ssh_total=workers,
             active_chips=active,
             waiting_chips=waiting,
             dead_chips=dead,
-            notes=tuple(notes),
         )
 
     def _look_up_wishes(self) -> None:

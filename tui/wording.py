@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from backend.model import DEAD_STATES, WAITING_STATES, Fleet, QueuedResource, QueuedResourceState, Slice, StateSince
 from backend.sanitize import plain
 from tui.durations import format_duration
+
+if TYPE_CHECKING:
+    from backend.model import Fleet, QueuedResource, Slice, StateSince
 
 
 def age(since: datetime | None, now: datetime) -> str:
@@ -39,6 +42,8 @@ def size(number: int) -> str:
 
 def totals(fleet: Fleet) -> tuple[int, int, int]:
     """Chips that are active, waiting (also provisioning), and held by dead requests."""
+    from backend.model import DEAD_STATES, WAITING_STATES, QueuedResourceState
+
     active = waiting = dead = 0
     for item in fleet.queued_resources:
         if item.state == QueuedResourceState.ACTIVE:
@@ -53,6 +58,7 @@ def totals(fleet: Fleet) -> tuple[int, int, int]:
 def sentences(item: QueuedResource, since: StateSince | None, now: datetime) -> list[str]:
     """What is known of a request beyond its row: advice, what is missing, the cloud's own words, maintenance."""
     from backend.cloud.advice import Urgency, advice, readiness
+    from backend.model import QueuedResourceState
 
     lines = []
     said = advice(item, since, now)

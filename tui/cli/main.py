@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
-import sqlite3
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from backend.outcomes import ExitCode, OperatorError
+
+if TYPE_CHECKING:
+    import sqlite3
 
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("tui.cli.demo", "the console on a simulated Cloud TPU"),
@@ -108,9 +110,16 @@ def report(error: OperatorError) -> int:
     return int(error.exit_code)
 
 
+def database_error() -> type[sqlite3.Error]:
+    """What the journal raises; asked for when something was raised, so that no verb imports the database for nothing."""
+    import sqlite3
+
+    return sqlite3.Error
+
+
 def of_this_machine(error: OSError | sqlite3.Error) -> OperatorError:
     """A disk that is full, a folder that can't be written or made, and their like, as a sentence with the cure."""
-    if isinstance(error, sqlite3.Error):
+    if not isinstance(error, OSError):
         from backend.context import paths
         from backend.sqlite import told
 
@@ -137,7 +146,7 @@ def run() -> None:
         # The reader of our stdout went away (| head); nobody is left to tell.
         sys.stderr.close()
         code = ExitCode.OK
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, database_error()) as error:
         code = report(of_this_machine(error))
     sys.exit(code)
 

@@ -102,12 +102,27 @@ class ConsoleScreen(Performs, Screen[None]):
     _crumbs: str = ""
 
     def compose(self) -> ComposeResult:
+        self._take_breakpoints()
         yield StatusHeader(id="status")
-        yield Static(id="crumbs", markup=False)
+        self._crumbs = self.console.crumbs()
+        yield Static(self._crumbs, id="crumbs", markup=False)
         with Container(id="body"):
             yield from self.compose_body()
         yield Prompt(self.console.history)
         yield HintsFooter(id="hints")
+
+    def _take_breakpoints(self) -> None:
+        """The classes of the terminal's size, before anything is styled.
+
+        Textual sets them when the first frame is out, which styles, lays out and paints everything once more.
+        """
+        app = self.app
+        for dimension, breakpoints in (
+            (app.size.width, app.HORIZONTAL_BREAKPOINTS),
+            (app.size.height, app.VERTICAL_BREAKPOINTS),
+        ):
+            fitting = [name for least, name in sorted(breakpoints or ()) if dimension >= least]
+            self.add_class(*fitting[-1:], update=False)
 
     def compose_body(self) -> Iterable[Widget]:
         """The widgets between crumbs and prompt."""

@@ -10,18 +10,20 @@ from textual import on
 from textual.containers import Container
 from textual.widget import Widget
 
-from backend.model import DEAD_STATES, Fleet, QueuedResource, Slice
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, FLEET, Action, bindings
 from tui.screens.base import TableScreen
-from tui.screens.fleet_rows import NARROW_COLUMNS, WIDE_COLUMNS, find, rows
+from tui.screens.fleet_rows import NARROW_COLUMNS, WIDE_COLUMNS, find, is_request, is_slice, rows
 from tui.widgets.live_table import LiveTable
 from tui.wording import stale_words, utc_now
 
 if TYPE_CHECKING:
     from backend.journal import StateSpan
+    from backend.model import Fleet, QueuedResource, Slice
     from tui.screens.fleet_detail import FleetDetail
 
+OF_A_REQUEST = frozenset({"run-command", "benchmark", "shell", "logs", "delete", "recreate"})
+"""Actions that the footer leaves out where no queued resource is under the cursor."""
 REDRAW_EVERY = 2
 """Ticks between redraws of ages while the fleet itself stands still."""
 
@@ -50,7 +52,8 @@ class FleetScreen(TableScreen):
         self.call_after_refresh(self.console.after_first_frame)
 
     def tick(self) -> None:
-        fleet = self.console.fleet
+        # Not before the tower is open: what a fleet is made of is not needed for the first frame.
+        fleet = self.console.fleet if self.console.tower is not None else None
         self._ticks += 1
         narrow = self.has_class("-narrow")
         if fleet is self._seen and narrow == self._narrow and self._ticks % REDRAW_EVERY:
@@ -60,15 +63,10 @@ class FleetScreen(TableScreen):
         self._seen, self._narrow = fleet, narrow
         self.draw(fleet, utc_now())
 
-    def draw(self, fleet: Fleet, now: datetime) -> None:
+    def draw(self, fleet: Fleet | None, now: datetime) -> None:
         """Rows, the words for an empty table, and the detail of the cursor."""
-        found = rows(
-            fleet,
-            now,
-            narrow=bool(self._narrow),
-            short=not self.has_class("-vast"),
-            keys=self._dead_keys(),
-        )
+        narrow, short = bool(self._narrow), not self.has_class("-vast")
+        found = rows(fleet, now, narrow=narrow, short=short, keys=self._dead_keys()) if fleet is not None else []
         self.table.set_rows(found)
         if self._awaited is not None and self.table.move_to(self._awaited):
             self._awaited = None
@@ -82,16 +80,18 @@ class FleetScreen(TableScreen):
         keymap = self.console.settings.keymap
         return f"{keymap.shown(BY_ID['delete'])} delete, {keymap.shown(BY_ID['recreate'])} recreate"
 
-    def _empty(self, fleet: Fleet) -> tuple[str, str]:
+    def _empty(self, fleet: Fleet | None) -> tuple[str, str]:
         trouble = self.console.trouble
         refresh = self.console.settings.keymap.shown(BY_ID["refresh"])
         if trouble is not None:
             return f"{trouble.what} {trouble.cure}".strip() + f"\n{refresh} tries again.", "error"
-        errors = [f"{poll.zone}: {poll.error} {poll.cure}".strip() for poll in fleet.polls if poll.error]
+        errors = [
+            f"{poll.zone}: {poll.error} {poll.cure}".strip() for poll in (fleet.polls if fleet else ()) if poll.error
+        ]
         if errors:
             return "\n".join([*errors, f"{refresh} asks again now."]), "error"
         zones = ", ".join(self.console.context.zones)
-        if not fleet.loaded:
+        if fleet is None or not fleet.loaded:
             return f"Asking {self.console.context.project} in {zones} …", "loading"
         create = self.console.settings.keymap.shown(BY_ID["create"])
         asks = "" if self.console.read_only else f"\n{create} asks for capacity."
@@ -99,16 +99,16 @@ class FleetScreen(TableScreen):
 
     def _show_detail(self, now: datetime) -> None:
         item = self.current()
+        if item is None and self._detail is None:
+            return
         spans: tuple[StateSpan, ...] = ()
         tower = self.console.tower
-        if tower is not None and isinstance(item, QueuedResource):
+        if tower is not None and is_request(item):
             spans = tuple(tower.journal.timeline(item.key))
-        since = self.console.fleet.since.get(item.key) if isinstance(item, QueuedResource) else None
+        since = self.console.fleet.since.get(item.key) if is_request(item) else None
         stale = stale_words(self.console.fleet, item, now) if item is not None else ""
-        notes = self.console.notes_about(item.key) if isinstance(item, QueuedResource) else ()
+        notes = self.console.notes_about(item.key) if is_request(item) else ()
         if self._detail is None:
-            if item is None:
-                return
             from tui.screens.fleet_detail import FleetDetail
 
             self._detail = FleetDetail(id="detail")
@@ -138,14 +138,18 @@ class FleetScreen(TableScreen):
 
     def applies(self, action: Action) -> bool:
         item = self.current()
-        active = isinstance(item, QueuedResource) and bool(item.workers_ready)
+        if item is None:
+            return action.id not in OF_A_REQUEST
+        from backend.model import DEAD_STATES
+
+        active = is_request(item) and bool(item.workers_ready)
         match action.id:
             case "run-command" | "benchmark" | "shell" | "logs" | "tools":
                 return active
             case "delete":
-                return isinstance(item, QueuedResource)
+                return is_request(item)
             case "recreate":
-                return isinstance(item, QueuedResource) and item.state in DEAD_STATES
+                return is_request(item) and item.state in DEAD_STATES
             case _:
                 return True
 
@@ -163,16 +167,16 @@ class FleetScreen(TableScreen):
             OperatorError: There is none there.
         """
         item = self.current()
-        if isinstance(item, QueuedResource):
+        if is_request(item):
             return item
-        if isinstance(item, Slice):
+        if is_slice(item):
             raise OperatorError(f"{item.node_id} is a TPU VM without a queued resource.", "Use gcloud for it.")
         raise OperatorError("There is no queued resource under the cursor.")
 
     def chosen(self) -> list[QueuedResource]:
         """The marked requests, or the one of the cursor."""
         found = [find(self.console.fleet, row.key) for row in self.table.selected_rows()]
-        return [item for item in found if isinstance(item, QueuedResource)]
+        return [item for item in found if is_request(item)]
 
     def await_request(self, key: tuple[str, str, str]) -> None:
         """Puts the cursor on a request as soon as the fleet knows it."""
@@ -189,7 +193,7 @@ class FleetScreen(TableScreen):
         item = self.current()
         if item is None:
             raise OperatorError("There is nothing under the cursor.")
-        self.console.push_screen(WorkersScreen([item.name if isinstance(item, QueuedResource) else item.node_id]))
+        self.console.push_screen(WorkersScreen([item.name if is_request(item) else item.node_id]))
 
     def do_logs(self) -> None:
         self._open_logs([self.current_request()])
@@ -230,7 +234,7 @@ class FleetScreen(TableScreen):
 
     def do_describe(self) -> None:
         item = self.current()
-        if isinstance(item, Slice):
+        if is_slice(item):
             self.console.describe_slice(item)
         else:
             self.console.describe_request(self.current_request())
@@ -246,9 +250,9 @@ class FleetScreen(TableScreen):
 
         rest = rest_of(self.console.context)
         item = self.current()
-        if isinstance(item, Slice):
+        if is_slice(item):
             self.console.show_equivalent(item.node_id, equivalents.describe_node(item, rest))
-        elif isinstance(item, QueuedResource):
+        elif is_request(item):
             self.console.show_equivalent(f"describe {item.name}", equivalents.describe(item, rest))
         else:
             context = self.console.context

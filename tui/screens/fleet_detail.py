@@ -53,6 +53,19 @@ def timeline(spans: Sequence[StateSpan], since: StateSince | None, state: str, n
 class FleetDetail(Vertical):
     """A strip below the table, or a pane beside it on wide terminals."""
 
+    SCOPED_CSS = False
+    DEFAULT_CSS = """
+    #detail { height: auto; max-height: 9; border-top: solid $rule; padding: 0 1; }
+    #detail-title { color: $title; text-style: bold; height: 1; display: none; }
+    #detail-timeline { height: 1; }
+    #detail-heat { height: auto; max-height: 3; }
+    #detail-text { height: auto; color: $muted; }
+    .-vast #detail { width: 42; height: 1fr; max-height: 100%; border-top: none; border-left: solid $rule; }
+    .-vast #detail-title { display: block; }
+    .-vast #detail-heat { max-height: 50%; margin: 1 0; }
+    .-low #detail { max-height: 6; }
+    """
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
         self._title = Static(id="detail-title", markup=False)

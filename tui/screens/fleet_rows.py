@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from backend.model import DEAD_STATES, Fleet, QueuedResource, Slice, StateSince
 from tui.durations import format_duration
 from tui.look import state_token
 from tui.widgets.rows import Cell, Column, Key, Row, number_cell
 from tui.wording import age, in_state
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from backend.model import Fleet, QueuedResource, Slice, StateSince
 
 SHORT_STATES = {"WAITING_FOR_RESOURCES": "WAITING"}
 STANDALONE = "node"
@@ -34,6 +39,20 @@ WIDE_COLUMNS = (
     Column("zone", "ZONE", min_width=8, max_width=18, priority=1),
     Column("note", "NOTE", min_width=10, max_width=60, flex=1, priority=3),
 )
+
+
+def is_request(item: QueuedResource | Slice | None) -> TypeIs[QueuedResource]:
+    """Whether it is a queued resource. What a fleet is made of is imported when there is one, after the first frame."""
+    if item is None:
+        return False
+    from backend.model import QueuedResource
+
+    return isinstance(item, QueuedResource)
+
+
+def is_slice(item: QueuedResource | Slice | None) -> TypeIs[Slice]:
+    """Whether it is a TPU VM made by itself."""
+    return item is not None and not is_request(item)
 
 
 def key_of(item: Slice) -> tuple[str, str, str, str]:
@@ -80,6 +99,7 @@ def note_cell(item: QueuedResource, since: StateSince | None, now: datetime, key
     """
     # Not at the top: nothing of it is needed before the first paint.
     from backend.cloud.advice import advice
+    from backend.model import DEAD_STATES
 
     said = advice(item, since, now)
     # The cause stands in the detail; here is no room for both, and the keys are what helps.

@@ -2,67 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from textual import events
 from textual.containers import Horizontal
 from textual.message import Message
-from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
 from tui.command_line import History, complete
-from tui.screens.entry import Entry
 
 COMMAND, FILTER = ":", "/"
-
-
-class CommandSuggester(Suggester):
-    """Completes the command line from names that the application knows now."""
-
-    def __init__(self, prompt: Prompt) -> None:
-        super().__init__(use_cache=False, case_sensitive=True)
-        self._prompt = prompt
-
-    async def get_suggestion(self, value: str) -> str | None:
-        if self._prompt.mode != COMMAND:
-            return None
-        return complete(value, self._prompt.targets, self._prompt.themes)
-
-
-class PromptInput(Entry):
-    """An input that leaves history and completion keys to the prompt around it."""
-
-    async def _on_key(self, event: events.Key) -> None:
-        prompt = self.parent
-        if isinstance(prompt, Prompt) and prompt.take_key(event.key):
-            event.stop()
-            event.prevent_default()
-            return
-        await super()._on_key(event)
 
 
 class Prompt(Horizontal):
     """Hidden until it is opened. Tells its screen what was entered, and what is typed while filtering."""
 
-    @dataclass
     class Entered(Message):
-        mode: str
-        text: str
+        """A line was entered."""
 
-    @dataclass
+        def __init__(self, mode: str, text: str) -> None:
+            super().__init__()
+            self.mode = mode
+            self.text = text
+
     class Typed(Message):
         """The filter so far; only the newest counts."""
 
-        text: str
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, Prompt.Typed)
 
-    @dataclass
     class Left(Message):
         """The operator left the line without entering it."""
 
-        mode: str
+        def __init__(self, mode: str) -> None:
+            super().__init__()
+            self.mode = mode
 
     def __init__(self, history: History) -> None:
         super().__init__(id="prompt")
@@ -74,14 +49,17 @@ class Prompt(Horizontal):
 
     def _fill(self) -> None:
         """Its widgets, when it is opened first: the first frame of a screen does without an input and its style sheet."""
-        self.mount(
-            Static(COMMAND, id="prompt-mark", markup=False),
-            PromptInput(id="prompt-input", compact=True, suggester=CommandSuggester(self), select_on_focus=False),
-        )
+        from tui.screens.prompt_input import PromptInput
+
+        self.mount(Static(COMMAND, id="prompt-mark", markup=False), PromptInput(self))
 
     @property
     def input(self) -> Input:
         return self.query_one("#prompt-input", Input)
+
+    @property
+    def takes_commands(self) -> bool:
+        return self.mode == COMMAND
 
     @property
     def is_open(self) -> bool:

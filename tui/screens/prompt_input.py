@@ -1,0 +1,48 @@
+"""What is in the prompt once it is opened: an input that completes commands and walks through their history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.suggester import Suggester
+
+from tui.command_line import complete
+from tui.screens.entry import Entry
+
+if TYPE_CHECKING:
+    from tui.screens.prompt import Prompt
+
+
+class CommandSuggester(Suggester):
+    """Completes the command line from names that the application knows now."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._prompt = prompt
+
+    async def get_suggestion(self, value: str) -> str | None:
+        if not self._prompt.takes_commands:
+            return None
+        return complete(value, self._prompt.targets, self._prompt.themes)
+
+
+class PromptInput(Entry):
+    """An input that leaves history and completion keys to the prompt around it."""
+
+    SCOPED_CSS = False
+    DEFAULT_CSS = """
+    #prompt-mark { width: 2; padding-left: 1; color: $key; text-style: bold; }
+    #prompt-input { width: 1fr; background: $surface; border: none; padding: 0 1; }
+    """
+
+    def __init__(self, prompt: Prompt) -> None:
+        super().__init__(id="prompt-input", compact=True, suggester=CommandSuggester(prompt), select_on_focus=False)
+        self._prompt = prompt
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self._prompt.take_key(event.key):
+            event.stop()
+            event.prevent_default()
+            return
+        await super()._on_key(event)
