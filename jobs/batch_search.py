@@ -39,12 +39,20 @@ class BatchSearch:
         if self.compiles >= SEARCH_COMPILES:
             return None
         if self.failing is None:
-            return _rounded(self.fitting * 2) if self.fitting else None
+            return self._upward() if self.fitting else None
         if self.failing - self.fitting <= max(1, int(self.fitting * SEARCH_PRECISION)):
             return None
         size = self._straight_line()
         inside = self.fitting < size < self.failing
         return size if inside else (self.fitting + self.failing + 1) // 2
+
+    def _upward(self) -> int:
+        """Towards where it ends, or a little further to know that it does; twice as much when nobody can tell."""
+        edge = self._straight_line()
+        if not edge:
+            return _rounded(self.fitting * 2)
+        further = int(self.fitting * (1 + SEARCH_PRECISION))
+        return max(edge if edge > further else _rounded(further), self.fitting + 1)
 
     def _straight_line(self) -> int:
         """Memory grows by the row, so two sizes that fit tell where the capacity is reached."""

@@ -28,7 +28,7 @@ class Generation:
     hbm_gib: float
     """Nominal."""
     usable_hbm_gib: float
-    """What a program can have, as the runtime tells it; the nominal figure where it is not known."""
+    """What a program can have, as libtpu's compiler tells it; the nominal figure where it is not known."""
     hbm_bytes_per_s: float
     ici_bytes_per_s_per_axis: float
     """Both directions of one axis of the torus together."""
@@ -114,7 +114,7 @@ V4 = Generation(
     devices_per_chip=1,
     peak_bf16_tflops=275,
     hbm_gib=32,
-    usable_hbm_gib=32,
+    usable_hbm_gib=30.75,
     hbm_bytes_per_s=1200e9,
     ici_bytes_per_s_per_axis=9e10,
     ici_axes=3,
@@ -160,7 +160,7 @@ V5P = Generation(
     devices_per_chip=1,
     peak_bf16_tflops=459,
     hbm_gib=95,
-    usable_hbm_gib=95,
+    usable_hbm_gib=95.73,
     hbm_bytes_per_s=2765e9,
     ici_bytes_per_s_per_axis=1.8e11,
     ici_axes=3,
@@ -204,7 +204,7 @@ V7X = Generation(
     devices_per_chip=2,
     peak_bf16_tflops=2307,
     hbm_gib=192,
-    usable_hbm_gib=192,
+    usable_hbm_gib=189.48,
     hbm_bytes_per_s=7380e9,
     ici_bytes_per_s_per_axis=1.8e11,  # inferred: 1200 GB/s a chip, as v5p
     ici_axes=3,

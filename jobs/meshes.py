@@ -72,6 +72,10 @@ class Mesh:
         """`ici 1x16x1 dcn 2x1x1`: short, unambiguous, data x fsdp x tensor."""
         return f"ici {self.ici.code()} dcn {self.dcn.code()}"
 
+    def short(self) -> str:
+        """`1x16x1/2x1x1`: ICI/DCN, each data x fsdp x tensor; as `bench sweep --mesh` takes it."""
+        return f"{self.ici.code()}/{self.dcn.code()}"
+
     def flags(self) -> tuple[str, ...]:
         return self.dcn.flags("dcn") + self.ici.flags("ici")
 

@@ -133,3 +133,16 @@ def statistics(readings: Iterable[Reading], peak_tflops_per_device: float | None
         None if error else mfu,
         error,
     )
+
+
+def rate_unit(tflops: float) -> tuple[str, float]:
+    """(unit, factor from TFLOP/s) in which a rate is a readable number: a CPU's is thousandths of a TFLOP/s."""
+    if tflops >= 0.1:
+        return "TFLOP/s", 1.0
+    return ("GFLOP/s", 1e3) if tflops >= 1e-4 else ("MFLOP/s", 1e6)
+
+
+def rate_words(tflops: float) -> str:
+    """`151.2 TFLOP/s`, `0.33 GFLOP/s`."""
+    unit, scale = rate_unit(tflops)
+    return f"{tflops * scale:.4g} {unit}"

@@ -16,7 +16,7 @@ def facts(request: PreflightRequest, report: PreflightReport) -> list[tuple[str,
         ("with", ", ".join(f"{name} {value}" for name, value in report.versions.items())),
         ("took", "nothing: answered from the cache" if report.cached else f"{compiled.compile_s:.0f} s"),
         ("fits", "yes" if report.fits else "no"),
-        ("memory", f"{compiled.memory_bytes / 1e9:.2f} of {report.capacity_bytes / 1e9:.2f} GB a device"),
+        ("memory", memory_words(compiled.memory_bytes, report.capacity_bytes)),
     ]
     if report.largest_batch is not None:
         told.append(("largest batch", f"{report.largest_batch} rows a device"))
@@ -36,10 +36,16 @@ def facts(request: PreflightRequest, report: PreflightReport) -> list[tuple[str,
     return told
 
 
+def memory_words(used: float, capacity: float) -> str:
+    """`13.66 GB, 12.72 of 15.75 GiB a device`: the chip's memory is known in GiB, models are reckoned in GB."""
+    return f"{used / 1e9:.2f} GB, {used / 2**30:.2f} of {capacity / 2**30:.2f} GiB a device"
+
+
 def refusal(report: PreflightReport) -> str:
     """Why it does not fit, with the numbers; empty when it does."""
     if report.fits:
         return ""
-    needed = f"{report.compilation.memory_bytes / 1e9:.1f} GB" if report.compilation.memory_bytes else "more"
+    used, capacity = report.compilation.memory_bytes, report.capacity_bytes
+    needed = f"{used / 2**30:.2f} GiB" if used else "more"
     hint = f" The largest batch is {report.largest_batch}." if report.largest_batch else ""
-    return f"it does not fit: {needed} of temporaries are needed, a device has {report.capacity_bytes / 1e9:.1f} GB.{hint}"
+    return f"it does not fit: {needed} of temporaries are needed, a device has {capacity / 2**30:.2f}.{hint}"

@@ -17,7 +17,7 @@ from backend.runs.model import RunState, StopReport
 from backend.sanitize import plain
 from backend.targets import WorkerRef
 from jobs.readings import ABOVE_PEAK, Reading, ReadingParser
-from jobs.statistics import distribution, percentile
+from jobs.statistics import distribution, percentile, rate_words
 
 LINES_PER_REFRESH = 20_000
 """Lines of one log that are read at a time, so that a flood never holds the loop for long."""
@@ -312,7 +312,7 @@ class Bench:
         wanted = f" of {self._record.request.steps}" if self._record.program_digest else ""
         text = f"{self._state.value}: {figures.steps}{wanted} steps, {figures.step_time_s:.4g} s a step"
         if figures.tflops_per_device is not None:
-            text += f", {figures.tflops_per_device:.4g} TFLOP/s a device"
+            text += f", {rate_words(figures.tflops_per_device)} a device"
         if figures.mfu is not None:
             text += f" ({figures.mfu:.1%} of peak)"
         if figures.exposed_communication is not None:

@@ -87,6 +87,17 @@ def test_with_a_fair_guess_the_search_is_precise(limit: int, error: float) -> No
     assert limit - max(limit * 0.1, ROW_STEP) <= searching.fitting <= limit
 
 
+@given(st.integers(2_000, 400_000), st.floats(0.5, 0.99))
+def test_nothing_far_too_large_is_compiled_once_two_sizes_tell_the_slope(limit: int, share: float) -> None:
+    searching = BatchSearch(0, int(limit * share))
+    size: int | None = limit // 3
+    while size is not None:
+        assert size <= limit * 1.03 + ROW_STEP, "a batch of twice the memory compiles for minutes and says little"
+        searching.told(size, fits=size <= limit, memory_bytes=size * 10.0 + 7, capacity_bytes=limit * 10.0 + 7)
+        size = searching.next()
+    assert limit - max(limit * 0.03, ROW_STEP) <= searching.fitting <= limit
+
+
 def test_equal_inputs_have_equal_keys_and_versions_change_them() -> None:
     same = PreflightRequest(parse("v5litepod-16"), 2, default_mesh(16, 2), Model())
     assert same.key({"jax": "1", "libtpu": "2"}) == DOCUMENT.key({"libtpu": "2", "jax": "1"})
@@ -204,6 +215,14 @@ class TestWithLibtpu:
         report = await preflight(request, python=LIBTPU_PYTHON)
         assert not report.fits
         assert report.compilation.memory_bytes > report.capacity_bytes == pytest.approx(15.75 * 2**30)
+
+    async def test_a_v4_chip_counts_whole_though_its_topology_lists_half_chips(self) -> None:
+        v4 = parse("v4-16")
+        request = PreflightRequest(v4, 1, default_mesh(v4.chips, 1), Model(batch_per_device=400_000))
+        report = await preflight(request, python=LIBTPU_PYTHON)
+        assert not report.fits, "as many devices as chips, or the child would have refused the mesh"
+        assert report.capacity_bytes == pytest.approx(30.75 * 2**30)
+        assert report.compilation.memory_bytes > report.capacity_bytes
 
     @pytest.mark.parametrize(
         ("kind", "slices", "mesh"),

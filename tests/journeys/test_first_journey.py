@@ -117,7 +117,7 @@ def test_a_killed_console_comes_back_to_the_same_benchmark(tmp_path: Path, simul
     with Operator(tmp_path, command, size=(100, 30), environment=homes) as console:
         console.wait_for(r"train-a +● ACTIVE", FIRST_PAINT_S)
         console.keys("5")
-        console.wait_for(r"train-a +ICI fsdp 16")
+        console.wait_for(r"train-a +1x16x1/2x1x1")
         console.keys("Enter")
         console.wait_for(f"bench {run_id}")
         console.wait_for("FLOP/s a device over 20 steps", BENCHMARK_S)

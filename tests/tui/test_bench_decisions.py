@@ -275,7 +275,7 @@ async def test_a_preflight_shows_its_progress_and_the_numbers(
         await driven.shows("compiling a batch")
         page = shown.page_text()
         for words in (
-            "13.70 of 16.91 GB",
+            "13.70 GB, 12.76 of 15.75 GiB",
             "v5e:4x4",
             "jax 1.2.3",
             "bound by",

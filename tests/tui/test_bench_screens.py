@@ -8,10 +8,11 @@ import pytest
 
 from backend.bench.model import BenchState
 from backend.context import Context
+from jobs.statistics import rate_words
 from tests.simulator import SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, Console, console
 from tui.screens.bench import BenchScreen
-from tui.screens.bench_figures import NO_UTILISATION, figures, rate_words, series
+from tui.screens.bench_figures import NO_UTILISATION, figures, series
 from tui.screens.bench_form import AXES, BenchFormScreen, mesh_texts, request_of
 from tui.screens.benches import BenchesScreen
 

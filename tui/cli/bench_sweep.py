@@ -24,6 +24,7 @@ from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
 from jobs.programs.sharding_flags import DTYPES
+from jobs.statistics import rate_words
 from jobs.sweep import StopRule
 from tui.cli.output import add_format, print_json, print_table
 from tui.cli.places import add_place, context_of, find, refuse_read_only
@@ -178,7 +179,7 @@ def _show_ended(sweep: Sweep, shown: set[int], form: str) -> None:
             print_json({"point": _point(point)})
         else:
             figure = (
-                f"{point.tflops_per_device:.4g} TFLOP/s a device"
+                f"{rate_words(point.tflops_per_device)} a device"
                 if point.tflops_per_device is not None
                 else point.note
             )

@@ -12,9 +12,10 @@ from textual.widgets import Static
 
 from backend.outcomes import OperatorError
 from backend.sanitize import plain_text
+from jobs.statistics import rate_words
 from tui.actions import BY_ID, COMPARE, bindings
 from tui.screens.base import TableScreen
-from tui.screens.bench_figures import rate_words, series
+from tui.screens.bench_figures import AXES, MESH, series
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Column, Row, number_cell
 from tui.widgets.throughput_plot import ThroughputPlot
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("letter", "", width=2),
-    Column("mesh", "MESH", min_width=14, max_width=44, flex=1),
+    MESH,
     Column("rate", "RATE/DEVICE", min_width=13, max_width=14, align="right"),
     Column("ratio", "OF A", width=7, align="right"),
     Column("noise", "NOISE", width=7, align="right", hint="Half the 10 to 90 % bands of both together."),
     Column("verdict", "VERDICT", width=10),
     Column("target", "TARGET", min_width=6, max_width=16, priority=2),
     Column("differs", "DIFFERS IN", min_width=10, max_width=80, priority=1),
+    AXES,
 )
 
 
@@ -49,13 +51,14 @@ def row(place: int, told: Comparison) -> Row:
         record.id,
         (
             letter(place),
-            record.request.mesh.words(),
+            record.request.mesh.short(),
             number_cell(rate, rate_words(rate) if rate is not None else None),
             number_cell(told.ratio, f"{told.ratio:.3f}" if told.ratio is not None else None),
             number_cell(told.noise, f"{told.noise:.1%}" if told.noise is not None else None),
             told.verdict if place else "the first",
             record.target,
             ", ".join(told.differences),
+            record.request.mesh.words(),
         ),
     )
 
@@ -116,7 +119,7 @@ class CompareScreen(TableScreen):
         label = self.console.context.label
         self.query_one(ThroughputPlot).set_series(
             [
-                series(each, each.points, title=f"{each.target} {each.request.mesh.code()}", label=label)
+                series(each, each.points, title=f"{each.target} {each.request.mesh.short()}", label=label)
                 for each in records
             ]
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from jobs.statistics import histogram
+from jobs.statistics import histogram, rate_unit, rate_words
+from tui.widgets.rows import Column
 from tui.widgets.throughput_plot import PlotSeries
 
 if TYPE_CHECKING:
@@ -14,23 +15,13 @@ if TYPE_CHECKING:
 LABEL_WIDTH = 17
 HISTOGRAM_WIDTH = 16
 """Cells of the longest bar."""
+MESH = Column("mesh", "ICI/DCN DxFxT", min_width=13, max_width=20, hint="Ways of data, fsdp and tensor, never cut.")
+AXES = Column("axes", "AXES", min_width=26, max_width=48, flex=1, priority=0)
+"""The same in words: where there is room, at the right."""
 CPU = "cpu"
 NO_UTILISATION = "no MFU for a CPU"
 NO_UTILISATION_CELL = "- (CPU)"
 """The same in a table, where the mesh needs the width."""
-
-
-def rate_unit(tflops: float) -> tuple[str, float]:
-    """(unit, factor from TFLOP/s) in which a rate is a readable number: a CPU's is thousandths of a TFLOP/s."""
-    if tflops >= 0.1:
-        return "TFLOP/s", 1.0
-    return ("GFLOP/s", 1e3) if tflops >= 1e-4 else ("MFLOP/s", 1e6)
-
-
-def rate_words(tflops: float) -> str:
-    """`151.2 TFLOP/s`, `0.33 GFLOP/s`."""
-    unit, scale = rate_unit(tflops)
-    return f"{tflops * scale:.4g} {unit}"
 
 
 def series(record: BenchRecord, points: Sequence[StepPoint], *, title: str = "", label: str = "") -> PlotSeries:

@@ -13,7 +13,7 @@ from backend.outcomes import OperatorError
 from tui.actions import BENCHES, BY_ID, bindings
 from tui.screens.base import TableScreen
 from tui.screens.bench import BenchScreen, ask_stop_bench
-from tui.screens.bench_figures import CPU, NO_UTILISATION_CELL, series
+from tui.screens.bench_figures import AXES, CPU, MESH, NO_UTILISATION_CELL, series
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.widgets.throughput_plot import ThroughputPlot
@@ -25,12 +25,13 @@ COLUMNS = (
     Column("started", "STARTED (UTC)", width=14),
     Column("state", "STATE", min_width=8, max_width=10),
     Column("target", "TARGET", min_width=8, max_width=24),
-    Column("mesh", "MESH", min_width=10, max_width=40, flex=1),
+    MESH,
     Column("rate", "TFLOP/S/DEV", width=11, align="right"),
     Column("step", "STEP (S)", width=9, align="right"),
     Column("mfu", "MFU", min_width=6, max_width=8, align="right", priority=1),
     Column("steps", "STEPS", width=5, align="right", priority=2),
     Column("type", "SLICES × TYPE", min_width=12, max_width=20, priority=1),
+    AXES,
 )
 TOKENS = {"failed": "state-failed", "stopped": "stale", "done": "state-active", "stepping": "state-provisioning"}
 COMPARED_MOST = 6
@@ -48,12 +49,13 @@ def row(record: BenchRecord) -> Row:
             Cell(f"{record.started_at:%m-%d %H:%M:%S}", token="muted", sort=record.started_at.timestamp()),
             Cell(record.state.value, token=TOKENS.get(record.state.value, "")),
             record.target,
-            record.request.mesh.words(),
+            record.request.mesh.short(),
             number_cell(rate, f"{rate:.4g}" if rate is not None else None),
             number_cell(step, f"{step:.4g}" if step is not None else None),
             number_cell(mfu, f"{mfu:.1%}" if mfu is not None else NO_UTILISATION_CELL if cpu else None),
             number_cell(figures.steps),
             f"{record.slices} × {record.accelerator_type}",
+            record.request.mesh.words(),
         ),
     )
 
@@ -105,7 +107,7 @@ class BenchesScreen(TableScreen):
         lines = []
         for record in chosen[:COMPARED_MOST]:
             title = (
-                record.request.mesh.words() if len(chosen) == 1 else f"{record.target} {record.request.mesh.code()}"
+                record.request.mesh.words() if len(chosen) == 1 else f"{record.target} {record.request.mesh.short()}"
             )
             lines.append(series(record, record.points, title=title, label=label))
         plot.set_series(lines)

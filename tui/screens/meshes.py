@@ -17,7 +17,7 @@ from jobs.meshes import Mesh, advice, legal_meshes, size_problems
 from jobs.roofline import predict
 from tui.actions import BY_ID, MESHES, bindings
 from tui.screens.base import TableScreen
-from tui.screens.bench_figures import CPU
+from tui.screens.bench_figures import AXES, CPU, MESH
 from tui.screens.bench_form import prediction_words
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Column, Row, number_cell
@@ -29,19 +29,30 @@ if TYPE_CHECKING:
     from jobs.roofline import Model, Prediction
 
 COLUMNS = (
-    Column("mesh", "MESH", min_width=18, max_width=60, flex=1),
+    MESH,
     Column("rate", "TFLOP/S/DEV", width=11, align="right", hint="Predicted, at most."),
     Column("bound", "BOUND", width=7),
     Column("memory", "GIB/DEV", width=7, align="right"),
     Column("fits", "FITS", width=4),
     Column("ici", "ROWS/CHIP ICI", width=13, align="right", priority=1, hint="From so many on, ICI binds no more."),
     Column("dcn", "ROWS/CHIP DCN", width=13, align="right", priority=2, hint="From so many on, DCN binds no more."),
+    AXES,
 )
 
 
 def rows_text(rows: float) -> str:
     """From how many rows a network no longer binds; `never` where more of them don't help."""
     return "never" if math.isinf(rows) else f"{rows:.0f}"
+
+
+def lifted_words(network: str, rows: float, of_slice: float = 0.0) -> str:
+    """From how many rows on a network no longer binds, in words."""
+    if math.isinf(rows):
+        return f"{network} binds whatever the batch: its share of a step grows with the rows"
+    if rows < 1:
+        return f"{network} never binds"
+    a_slice = f" ({of_slice:.0f} a slice)" if of_slice else ""
+    return f"{network} binds no more from {rows:.0f} rows a chip{a_slice}"
 
 
 def predictions(accelerator: Accelerator, slices: int, model: Model) -> tuple[list[Prediction], int]:
@@ -61,13 +72,14 @@ def row(each: Prediction) -> Row:
     return Row(
         each.mesh.code(),
         (
-            each.mesh.words(),
+            each.mesh.short(),
             number_cell(each.tflops_per_device, f"{each.tflops_per_device:.4g}"),
             each.bound,
             number_cell(each.memory.total, f"{each.memory.total / 2**30:.1f}"),
             "yes" if each.fits else "no",
             number_cell(each.rows_per_chip_ici, rows_text(each.rows_per_chip_ici)),
             number_cell(each.rows_per_chip_dcn, rows_text(each.rows_per_chip_dcn)),
+            each.mesh.words(),
         ),
     )
 
@@ -132,9 +144,8 @@ class MeshesScreen(TableScreen):
         chips = self._accelerator.chips
         lines = [
             each.mesh.words(),
-            f"ICI binds no more from {rows_text(each.rows_per_chip_ici)} rows a chip,"
-            f" DCN from {rows_text(each.rows_per_chip_dcn)} a chip"
-            f" ({rows_text(each.rows_per_slice_dcn(chips))} a slice)",
+            lifted_words("ICI", each.rows_per_chip_ici),
+            lifted_words("DCN", each.rows_per_chip_dcn, each.rows_per_slice_dcn(chips)),
             *advice(each.mesh),
             *prediction_words(each),
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
@@ -80,6 +81,7 @@ class PreflightScreen(ConsoleScreen):
         super().__init__()
         self._request = request
         self._said: list[str] = []
+        self._begun = 0.0
         self._compiling: Worker[None] | None = None
         self.report: PreflightReport | None = None
 
@@ -91,7 +93,8 @@ class PreflightScreen(ConsoleScreen):
         return self.query_one("#preflight")
 
     def on_mount(self) -> None:
-        self._show("compiling; esc cancels it")
+        self._begun = time.monotonic()
+        self._show(self._compiling_words())
         self._compiling = self.background(self._compile(), group="preflight", title="preflight")
 
     @property
@@ -114,7 +117,14 @@ class PreflightScreen(ConsoleScreen):
 
     def _progress(self, text: str) -> None:
         self._said = [*self._said, plain(text)][-PROGRESS_LINES:]
-        self._show("compiling; esc cancels it")
+        self._show(self._compiling_words())
+
+    def _compiling_words(self) -> str:
+        return f"compiling since {time.monotonic() - self._begun:.0f} s, often a minute a size; esc cancels it"
+
+    def tick(self) -> None:
+        if self.running:
+            self._show(self._compiling_words())
 
     def _show(self, *lines: str) -> None:
         request, model = self._request, self._request.model

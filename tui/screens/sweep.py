@@ -13,9 +13,10 @@ from textual.widgets import Static
 from backend.model import EventKind
 from backend.outcomes import OperatorError
 from backend.sanitize import plain_text
+from jobs.statistics import rate_words
 from tui.actions import BY_ID, SWEEP, Action, bindings
 from tui.screens.base import TableScreen
-from tui.screens.bench_figures import rate_words
+from tui.screens.bench_figures import AXES, MESH
 from tui.screens.confirm import Choice, Question
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 BAR_WIDTH = 16
 """Cells of the best point's bar."""
 COLUMNS = (
-    Column("mesh", "MESH", min_width=16, max_width=48, flex=1),
+    MESH,
     Column("dimension", "D", width=6, align="right", priority=3),
     Column("batch", "B", width=7, align="right"),
     Column("state", "STATE", width=8),
@@ -34,6 +35,7 @@ COLUMNS = (
     Column("bar", "OF THE BEST", width=BAR_WIDTH + 5),
     Column("target", "TARGET", min_width=6, max_width=16, priority=2),
     Column("most", "AT MOST", width=8, align="right", priority=1),
+    AXES,
 )
 TOKENS = {"done": "state-active", "running": "state-provisioning", "failed": "state-failed", "skipped": "muted"}
 
@@ -51,7 +53,7 @@ def row(point: SweepPoint, best: SweepPoint | None, bar: str) -> Row:
     return Row(
         point.position,
         (
-            request.mesh.words(),
+            request.mesh.short(),
             number_cell(request.embedding_dimension),
             number_cell(request.batch_size),
             Cell(point.state.value, token=TOKENS.get(point.state.value, "muted")),
@@ -61,6 +63,7 @@ def row(point: SweepPoint, best: SweepPoint | None, bar: str) -> Row:
             number_cell(
                 point.at_most_tflops or None, f"{point.at_most_tflops:.4g}" if point.at_most_tflops else None
             ),
+            request.mesh.words(),
         ),
     )
 

@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 ALL = "all"
 
 
-def mesh_code(mesh: Mesh) -> str:
-    """`1x16x1/2x1x1`, as `parse_mesh` reads it."""
-    return f"{mesh.ici.code()}/{mesh.dcn.code()}"
-
-
 def numbers_of(text: str, label: str) -> tuple[int, ...]:
     """Whole numbers with commas between them.
 
@@ -86,7 +81,7 @@ class SweepFormScreen(FormScreen):
         with Container(id="run-form"):
             with FormBody(id="form"):
                 yield FormLine("targets", "requests", value=self._item.name, hint="several: other slice counts")
-                yield FormLine("meshes", "meshes", value=" ".join(map(mesh_code, self._meshes)) or ALL)
+                yield FormLine("meshes", "meshes", value=" ".join(mesh.short() for mesh in self._meshes) or ALL)
                 yield FormLine("batches", "batches per device", value=str(base.batch_size))
                 yield FormLine("dimensions", "dimensions", value=str(base.embedding_dimension))
                 yield FormLine("limit", "at most", value="8" if not self._meshes else "0", hint="0: all")

@@ -108,12 +108,17 @@ class TableScreen(TableKeys):
     def on_blur(self) -> None:
         self._refresh_row(self.model.cursor)
 
+    @property
+    def _room(self) -> int:
+        """Cells for columns: what the scrollbar takes would cut the last figure of each row, and make it another."""
+        return self.scrollable_content_region.width
+
     def _ensure_painter(self, look: Look, base: Style) -> RowPainter:
         painter = self._painter
-        if painter is None or painter.look is not look or painter.base != base or painter.width != self.size.width:
+        if painter is None or painter.look is not look or painter.base != base or painter.width != self._room:
             self._strips.clear()
-            placed = place(self.columns, self._seen, self.size.width)
-            painter = self._painter = RowPainter(self.columns, placed, look, base, self.size.width)
+            placed = place(self.columns, self._seen, self._room)
+            painter = self._painter = RowPainter(self.columns, placed, look, base, self._room)
         return painter
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -129,9 +134,9 @@ class TableScreen(TableKeys):
                     seen[index] = width
                     grown = True
         if grown:
-            placed = place(self.columns, seen, self.size.width)
+            placed = place(self.columns, seen, self._room)
             if placed != painter.placed:
-                self._painter = RowPainter(self.columns, placed, painter.look, painter.base, self.size.width)
+                self._painter = RowPainter(self.columns, placed, painter.look, painter.base, self._room)
                 self._strips.clear()
                 self.call_after_refresh(self._after_widening)
         return super().render_lines(crop)

@@ -161,6 +161,11 @@ def test_no_utilisation_is_told_of_a_cpu(logged: Logged) -> None:
     assert bench.summary().mfu is None
 
 
+def test_the_headline_of_a_cpu_speaks_in_the_unit_of_its_plot(logged: Logged) -> None:
+    logged.say("train-a/0/0", b'{"step":1,"step_time_s":0.5,"tflops_per_device":0.0003348}\n')
+    assert "0.3348 GFLOP/s a device" in Bench(logged.run, record(logged.run, platform="cpu")).words()
+
+
 def test_an_error_of_a_program_is_told_and_made_safe(logged: Logged) -> None:
     bench = Bench(logged.run, record(logged.run))
     logged.say("train-a/1/0", b'{"error":{"kind":"port","what":"Failed\\u001b[2J","cure":""}}\n')

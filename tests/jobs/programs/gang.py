@@ -61,7 +61,7 @@ def start(
         own: Further arguments of each process.
     """
     port = free_port()
-    processes = []
+    processes: list[subprocess.Popen[bytes]] = []
     count = slices * workers
     for process in range(count) if only is None else [only]:
         environment = {

@@ -53,6 +53,23 @@ async def test_every_key_moves_the_cursor_as_its_help_says() -> None:
             assert any(line.startswith("▌") for line in seen(table)), keys
 
 
+async def test_a_scrollbar_cuts_no_figure_of_the_last_column() -> None:
+    columns = (Column("name", "NAME", min_width=10, flex=1), Column("rows", "ROWS", width=8, align="right"))
+    table = LiveTable(columns)
+    async with WidgetApp(table).run_test(size=(40, 12)) as pilot:
+        for count in (5, 100, 5):
+            table.set_rows(
+                [Row(index, ("a name that is long enough to be cut", number_cell(22510))) for index in range(count)]
+            )
+            await pilot.pause()
+            await pilot.pause()
+            lines = [line for line in seen(table)[1:] if line.strip()]
+            assert lines
+            assert all("22510" in line for line in lines), seen(table)
+            visible = table.scrollable_content_region.width
+            assert all(line.index("22510") + 5 <= visible for line in lines), "under the scrollbar"
+
+
 async def test_the_cursor_stays_in_sight_and_on_its_row_when_rows_change_places() -> None:
     table = LiveTable(COLUMNS)
     async with WidgetApp(table).run_test(size=(80, 12)) as pilot:
