@@ -6,15 +6,52 @@ looks, and none of them is touched until it stands on the screen.
 
 from __future__ import annotations
 
+import heapq
+import os
+import resource
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from backend.logs.store import LogLine, WorkerLog
 
 MERGED_LINES = 50_000
 """Lines of a merged log that can be reached; each worker's own log has them all."""
+
+SHORTEST_AGE_S, LONGEST_AGE_S, AGE_STEPS = 0.1, 1e9, 4
+"""Between which the age of the oldest line that can be reached is looked for, and how closely."""
+
+FILES_PER_LOG = 2
+SPARE_FILES = 64
+"""Open files that are left to everything else."""
+
+
+def mergeable(wanted: int) -> int:
+    """How many logs this process may hold open at once, with its limit of open files raised as far as that goes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    needed = in_use + wanted * FILES_PER_LOG + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        raised = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            soft = raised
+        return max(1, min(wanted, (soft - in_use - SPARE_FILES) // FILES_PER_LOG))
+    return wanted
+
+
+def by_arrival(logs: Mapping[str, WorkerLog]) -> Iterator[tuple[str, int]]:
+    """(source, line number) of every line that has ended, in the order of arrival; holds one arrival a log in memory."""
+
+    def arrivals(source: str, log: WorkerLog) -> Iterator[tuple[float, str, int, int]]:
+        for at, own, count in log.arrivals(0, log.ended):
+            yield at, source, own, count
+
+    for _, source, own, count in heapq.merge(*(arrivals(source, log) for source, log in logs.items())):
+        for number in range(own, own + count):
+            yield source, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +88,16 @@ class MergedLog:
     def refresh(self) -> None:
         """Takes in what arrived since the last call; cheap when nothing did."""
         fresh: list[tuple[float, str, int, int]] = []
-        for source, log in self._logs.items():
-            if self._versions.get(source) == log.version:
-                continue
+        changed = {source: log for source, log in self._logs.items() if self._versions.get(source) != log.version}
+        pending = sum(log.ended - self._seen.get(source, 0) for source, log in changed.items())
+        since = self._newest_since(changed.values()) if pending > 2 * self._capacity else 0.0
+        for source, log in changed.items():
             self._versions[source] = log.version
-            start, ended = self._seen.get(source, 0), log.ended
+            seen, ended = self._seen.get(source, 0), log.ended
             self._seen[source] = ended
-            skipped = max(0, ended - start - self._capacity)
-            self.total += skipped
-            fresh.extend((at, source, own, count) for at, own, count in log.arrivals(start + skipped, ended))
+            start = max(seen, ended - self._capacity, log.line_at(since) if since else 0)
+            self.total += min(start, ended) - seen
+            fresh.extend((at, source, own, count) for at, own, count in log.arrivals(start, ended))
         if not fresh:
             return
         fresh.sort()
@@ -68,6 +106,34 @@ class MergedLog:
             self.total += count
         self._trim()
         self.version += 1
+
+    def _newest_since(self, logs: Iterable[WorkerLog]) -> float:
+        """A moment since which at least as many lines came as can be reached: what came before need not be put in order.
+
+        Asks the indexes, reads no line: thousands of long logs cost little more than what will be shown of them.
+        """
+        every = list(logs)
+        newest = max(log.last_at for log in every)
+
+        def enough(age_s: float) -> bool:
+            since, count = newest - age_s, 0
+            for log in every:
+                if log.last_at >= since:
+                    count += max(0, log.ended - log.line_at(since))
+                    if count >= self._capacity:
+                        return True
+            return False
+
+        age_s = SHORTEST_AGE_S
+        while not enough(age_s):
+            if age_s > LONGEST_AGE_S:
+                return 0.0
+            age_s *= 4
+        low = age_s / 4
+        for _ in range(AGE_STEPS):
+            middle = (low + age_s) / 2
+            low, age_s = (low, middle) if enough(middle) else (middle, age_s)
+        return newest - age_s
 
     def _trim(self) -> None:
         first = self.total - self._capacity

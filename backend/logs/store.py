@@ -23,12 +23,16 @@ from pathlib import Path
 from backend.sanitize import TAIL_LIMIT, plain, safe_line
 
 RING_BYTES_TOTAL = 96 * 1024 * 1024
-"""Shared by all open logs: 1,024 workers get 96 KiB each, 64 get the most."""
-RING_BYTES_LEAST = 32 * 1024
+"""Shared by all open logs: 16,384 workers get 6 KiB each, 1,024 get 96 KiB, 64 get the most."""
+RING_BYTES_LEAST = 4 * 1024
+RING_BYTES_SMALL = 64 * 1024
+"""A share below this holds no chunk that is larger than itself: it is read from disk when somebody looks."""
 RING_BYTES_MOST = 1024 * 1024
 COALESCE_BYTES = 4 * 1024
 """Chunks smaller than this that arrive together become one, so that a slow log costs few objects."""
 COALESCE_S = 0.1
+LOAD_RECORDS = 1_024
+"""Arrivals of the end of a log that are taken into memory when it is opened."""
 HISTORY_BLOCKS = 8
 """Blocks of lines read back from disk that are kept: a reader who scrolls up reads each once."""
 HISTORY_BLOCK_BYTES = 256 * 1024
@@ -176,7 +180,8 @@ class WorkerLog:
             self._chunks.append(_Chunk(self._lines, whole, at, count))
             self._ring_size += len(whole)
         self._lines += count
-        while self._ring_size > self.ring_bytes and len(self._chunks) > 1:
+        least = 1 if self.ring_bytes >= RING_BYTES_SMALL else 0
+        while self._ring_size > self.ring_bytes and len(self._chunks) > least:
             self._ring_size -= len(self._chunks.popleft().data)
 
     # -- opening what is there ---------------------------------------------------------------------------------------
@@ -193,14 +198,31 @@ class WorkerLog:
         modified = os.fstat(self._file).st_mtime
         self.last_at = max(at, modified) if size else 0.0
         total = lines + self._count_newlines(offset, size)
-        start = max(0, size - self.ring_bytes)
+        start = max(
+            0,
+            size - self.ring_bytes,
+            self._record(self._records - LOAD_RECORDS)[0] if self._records > LOAD_RECORDS else 0,
+        )
         if start:
             first = self._find_newline(start, size)
             start = self._last_line_start(size) if first is None else first + 1
         self.size = size
         self._lines = total - self._count_newlines(start, size)
         if size > start:
-            self._take(os.pread(self._file, size - start, start), self.last_at)
+            self._take_arrivals(start, os.pread(self._file, size - start, start))
+
+    def _take_arrivals(self, start: int, data: bytes) -> None:
+        """Fills the ring from disk as the bytes arrived once: a merged log goes by that."""
+        position = max(self._bisect_records(0, start + 1) - 1, 0)
+        raw = os.pread(self._index, (self._records - position) * INDEX_RECORD.size, position * INDEX_RECORD.size)
+        records = [(int(offset), float(at)) for offset, _, at, _ in INDEX_RECORD.iter_unpack(raw)]
+        if not records:
+            self._take(data, self.last_at)
+        for number, (offset, at) in enumerate(records):
+            begin = max(offset, start) if number else start
+            end = records[number + 1][0] if number + 1 < len(records) else start + len(data)
+            if end > begin:
+                self._take(data[begin - start : end - start], at)
 
     def _count_newlines(self, start: int, end: int) -> int:
         count = 0

@@ -123,9 +123,9 @@ def test_the_first_ctrl_c_asks_and_the_second_stops_and_confirms(terminals: Any)
     terminal.press(CTRL_C)
     terminal.shows("interrupted: 4 running, 0 done, 4 not reached")
     terminal.shows("s stop launching")
+    assert "d detach" not in terminal.shows("(not started with --detach: it ends with this console)")
     terminal.shows("go on")
     assert "d detach" not in terminal.text, "nothing would hear a run that is tied to this console"
-    terminal.shows("(not started with --detach: it ends with this console)")
     assert len(holding(mark)) == 4, "asking stops nothing"
     terminal.press(CTRL_C)
     terminal.shows("stopped, confirmed: train-a/0/0-3")

@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import re
 import sys
+from itertools import chain
+from pathlib import Path
 
 from backend.context import Context
-from backend.logs.merged import MergedLog
+from backend.logs.merged import by_arrival, mergeable
 from backend.logs.store import WorkerLog
 from backend.outcomes import ExitCode, OperatorError
 from backend.runs.live import Run
@@ -46,6 +48,11 @@ async def _main(arguments: argparse.Namespace, context: Context) -> int:
             await tower.refresh()
         run = tower.runs.attach(record.id)
         places = _places(run, arguments.target)
+        if (arguments.merge or arguments.follow) and mergeable(len(places)) < len(places):
+            raise OperatorError(
+                f"{len(places)} logs can't be open at once here.",
+                "Raise `ulimit -n`, name fewer workers, or leave out --merge.",
+            )
         if arguments.raw and len(places) > 1:
             raise OperatorError("--raw shows one worker.", f"Name it: slicetower logs {run.id} TARGET --raw")
         if arguments.follow:
@@ -99,32 +106,28 @@ def _print(
                     sys.stdout.buffer.write(block)
         sys.stdout.flush()
         return
-    logs = {run.workers[place].address: run.log(place) for place in places if run.log_path(place).exists()}
+    there = [place for place in places if run.log_path(place).exists()]
     if arguments.merge:
-        _print_merged(logs, pattern)
+        _print_merged({run.workers[place].address: run.log(place) for place in there}, pattern)
     else:
-        _print_each(logs, pattern, prefixes=len(places) > 1)
+        paths = {run.workers[place].address: run.log_path(place) for place in there}
+        _print_each(paths, pattern, prefixes=len(places) > 1)
     sys.stdout.flush()
 
 
 def _print_merged(logs: dict[str, WorkerLog], pattern: re.Pattern[bytes] | None) -> None:
-    """By arrival, as the index beside each log tells it; every line, however long the logs."""
-    total = sum(log.total for log in logs.values())
-    for log in logs.values():
-        log.set_ring(1)
-    merged = MergedLog(logs, capacity=max(1, total))
-    merged.refresh()
-    for number in range(merged.first, merged.total):
-        line = merged.line(number)
-        text = strip_colour(line.text)
+    """By arrival, as the index beside each log tells it; every line, however long the logs. Unfinished lines come last."""
+    unfinished = ((source, log.ended) for source, log in logs.items() if log.total > log.ended)
+    for source, number in chain(by_arrival(logs), unfinished):
+        text = strip_colour(logs[source].line(number).text)
         if pattern is None or pattern.search(text.encode()):
-            sys.stdout.write(f"{line.source}: {text}\n")
+            sys.stdout.write(f"{source}: {text}\n")
 
 
-def _print_each(logs: dict[str, WorkerLog], pattern: re.Pattern[bytes] | None, *, prefixes: bool) -> None:
-    for address, log in logs.items():
+def _print_each(paths: dict[str, Path], pattern: re.Pattern[bytes] | None, *, prefixes: bool) -> None:
+    for address, path in paths.items():
         before = f"{address}: " if prefixes else ""
-        with log.path.open("rb") as stream:
+        with path.open("rb") as stream:
             for raw in stream:
                 line = raw.rstrip(b"\n")
                 if pattern is None or pattern.search(line):

@@ -11,7 +11,7 @@ from textual.containers import Container, Grid
 from textual.widget import Widget
 from textual.widgets import Static
 
-from backend.logs.merged import MergedLog
+from backend.logs.merged import MergedLog, mergeable
 from backend.logs.store import WorkerLog
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from backend.runs.manager import Run
 
 TILES = (1, 2, 4, 8)
-MERGED_MOST = 256
-"""Logs that are merged at once: each costs two open files and a share of the ring."""
 PLAIN_LINES = 2000
 """The end of a log that the plain page shows."""
 POLL_LOCAL_S, POLL_REMOTE_S = 0.125, 0.2
@@ -70,9 +68,9 @@ class RunLogs:
         return self.run.log(self._places[name])
 
     def merge(self) -> MergedLog:
-        """All that wrote something, at most MERGED_MOST of them."""
+        """All that wrote something; of more than there may be open files, the first."""
         loud = [name for name in self.names if self.has_output(name)]
-        return MergedLog({name: self.open(name) for name in loud[:MERGED_MOST]})
+        return MergedLog({name: self.open(name) for name in loud[: mergeable(len(loud))]})
 
 
 class LogTiles(Grid):

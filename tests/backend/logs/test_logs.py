@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import random
 import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.logs.merged import MergedLog
-from backend.logs.store import COALESCE_S, LogStore, WorkerLog, level_of, search_file
+from backend.logs.merged import MergedLog, by_arrival, mergeable
+from backend.logs.store import COALESCE_S, INDEX_RECORD, RING_BYTES_TOTAL, LogStore, WorkerLog, level_of, search_file
 
 
 def read(log: WorkerLog) -> list[bytes]:
@@ -183,6 +187,91 @@ def test_merging_a_flood_stays_bounded_and_counts_all(tmp_path: Path) -> None:
     version = merged.version
     merged.refresh()
     assert merged.version == version
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[LogStore]:
+    """May hold thousands of open files; leaves none, and the limit as it was."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    made = LogStore(tmp_path)
+    yield made
+    made.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_1024_logs_merge_in_bounded_memory_and_without_reading_what_is_not_shown(
+    store: LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 arrivals a worker, of which the newest 1,000 of all workers can be reached."""
+    count, arrivals = mergeable(1024), 300
+    logs = {f"a/0/{worker}": store.open("r", f"a.0.{worker}") for worker in range(count)}
+    for worker, log in enumerate(logs.values()):
+        with log._index_path.open("ab") as index, log.path.open("ab") as text:
+            for step in range(arrivals):
+                at = 1_000.0 + step + worker / 10_000
+                index.write(INDEX_RECORD.pack(step * 8, step, at, 1))
+                text.write(b"%03d%04d\n" % (step, worker))
+    store.release("r")
+    logs = {address: store.open("r", address.replace("/", "."), writable=False) for address in logs}
+    reads = 0
+    record = WorkerLog._record
+
+    def counted(log: WorkerLog, position: int) -> tuple[int, int, float, int]:
+        nonlocal reads
+        reads += 1
+        return record(log, position)
+
+    monkeypatch.setattr(WorkerLog, "_record", counted)
+    merged = MergedLog(logs, capacity=1_000)
+    merged.refresh()
+    monkeypatch.undo()
+    assert merged.total == count * arrivals
+    assert merged.total - merged.first == 1_000
+    assert len(merged._runs) <= 1_000
+    assert reads < count * arrivals / 2, "not every arrival is put in order"
+    texts = [line.text for line in merged.lines(merged.first, merged.total)]
+    everything = sorted(
+        f"{step:03d}{worker:04d}" for step in range(arrivals - 2, arrivals) for worker in range(count)
+    )
+    assert texts == everything[-1_000:]
+    assert merged.lines(merged.total - 1, merged.total)[0].source == f"a/0/{count - 1}"
+
+
+def test_logs_that_were_closed_and_opened_again_merge_as_they_arrived(tmp_path: Path) -> None:
+    store = LogStore(tmp_path)
+    for step in range(30):
+        store.open("r", f"a.0.{step % 3}").append(b"%d\nmore\nopen" % step, at=1_000.0 + step * 2 * COALESCE_S)
+    store.release("r")
+    logs = {f"a/0/{worker}": store.open("r", f"a.0.{worker}", writable=False) for worker in range(3)}
+    order = [(f"a/0/{step % 3}", step // 3 * 2 + line) for step in range(30) for line in (0, 1)]
+    assert list(by_arrival(logs)) == order
+    merged = MergedLog(logs)
+    merged.refresh()
+    assert [line.source for line in merged.lines(0, merged.total)] == [source for source, _ in order]
+
+
+def test_thousands_of_flooding_logs_share_one_bound_of_memory(tmp_path: Path) -> None:
+    """Each gets the share of one among 16,384, and chunks that are larger than that: all of it stays on disk."""
+    share = LogStore._share(16_384)
+    assert share * 16_384 <= RING_BYTES_TOTAL
+    log = WorkerLog(tmp_path / "a.0.0.log", ring_bytes=share)
+    for number in range(20):
+        log.append(b"%02d %b\n" % (number, b"x" * 32_000))
+        assert sum(len(chunk.data) for chunk in log._chunks) <= share
+    assert [log.line(number).text[:2] for number in range(20)] == [f"{number:02d}" for number in range(20)]
+
+
+def test_no_more_logs_are_merged_than_may_be_open() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    code = (
+        "import resource; from backend.logs.merged import mergeable;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 400)); print(mergeable(20), mergeable(16384))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    few, many = map(int, done.stdout.split())
+    assert few == 20
+    assert 100 < many < 200
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
 
 
 def test_merging_reaches_lines_that_left_the_memory_of_their_log(tmp_path: Path) -> None:
