@@ -155,6 +155,14 @@ REQUEST_ACTIONS: tuple[Action, ...] = (
         equivalent="create",
         words=("again",),
     ),
+    Action(
+        "adopt",
+        ("J",),
+        "adopt job",
+        "Take up the job that this request carries, though another operator or machine made it.",
+        on(FLEET),
+        words=("adopt",),
+    ),
     # Danger
     Action(
         "delete",

@@ -41,6 +41,10 @@ CLOSE_TIMEOUT_S = 10.0
 """How long leaving waits for connections and the journal to be closed."""
 
 
+NEWCOMERS_EVERY_S = 3.0
+"""Between looks into the journal for runs that other processes began."""
+
+
 class Station:
     """Mixed into the application."""
 
@@ -156,6 +160,23 @@ class Station:
         if found:
             names = ", ".join(run.request.title or run.id for run in found)
             self._console.say(f"Found again: {names}.", title=f"{len(found)} of your runs still live")
+        await self._take_up_newcomers(tower)
+
+    async def _take_up_newcomers(self, tower: Tower) -> None:
+        """Shows what another process of this operator begins, such as `qr create --job`, without being told."""
+        from backend.runs.adoption import newcomers
+
+        while True:
+            await asyncio.sleep(NEWCOMERS_EVERY_S)
+            try:
+                found = newcomers(tower.runs, tower.context.name, tower.watch.fleet)
+            except OperatorError as error:
+                self._console.tell(error, doing="look for new runs")
+                return
+            tower.benches.reattach(found)
+            lasting = [run.request.title or run.id for run in found if run.request.supervised]
+            if lasting:
+                self._console.say(f"Begun elsewhere: {', '.join(lasting)}.")
 
     async def close_tower(self) -> None:
         """Closes connections and the journal, within a bound."""

@@ -92,6 +92,10 @@ class RunManager(RunDriving):
         """Keeps a run that its workers start themselves, before any of them exists; `attach` follows it."""
         self.store.create(record)
 
+    def knows(self, run_id: str) -> bool:
+        """Whether the journal has a run of exactly this id."""
+        return self.store.has(run_id)
+
     def reopen(self, run_id: str) -> bool:
         """A production job that ended with its request, which is made again. False when it is not known or not ended.
 

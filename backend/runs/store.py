@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
@@ -203,9 +204,15 @@ class RunStore:
         """Every run that was not seen to end, oldest first."""
         return [self._read(run_id) for run_id in self._ids("WHERE state != 'ended' ORDER BY started_at", ())]
 
-    def open_ids(self) -> list[tuple[str, RunState]]:
-        """Ids and states of the same, without their workers."""
-        rows = self._connection.execute("SELECT id, state FROM runs WHERE state != 'ended' ORDER BY started_at")
+    def has(self, run_id: str) -> bool:
+        return bool(self._ids("WHERE id = ?", (run_id,)))
+
+    def open_ids(self, context: str = "") -> list[tuple[str, RunState]]:
+        """Ids and states of the same, without their workers; of one context where one is given."""
+        rows = self._connection.execute(
+            "SELECT id, state FROM runs WHERE state != 'ended' AND (? = '' OR context = ?) ORDER BY started_at",
+            (context, context),
+        )
         return [(str(run_id), RunState(state)) for run_id, state in rows]
 
     def _ids(self, clause: str, values: tuple[object, ...]) -> list[str]:
@@ -337,3 +344,8 @@ def new_run_id(random_index: int, *, now: float | None = None) -> str:
         random_index, rest = divmod(random_index, len(_ALPHABET))
         tail += _ALPHABET[rest]
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + "-" + tail
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a text from elsewhere may be the name of a run, and so of a folder."""
+    return re.fullmatch(r"\d{8}-\d{6}-[a-z0-9]{4}", text) is not None

@@ -96,6 +96,7 @@ VERBS: dict[str, Verb] = {
     "delete": ("delete requests and wait until they are gone", qr_actions.add_delete, qr_actions.delete),
     "reset": ("restart all workers", qr_actions.add_reset, qr_actions.reset),
     "recreate": ("delete, wait until gone, ask for the same", qr_actions.add_recreate, qr_actions.recreate),
+    "adopt": ("take up the job of a request that somebody else made", qr_job.add_adopt, qr_job.adopt),
     "cleanup": ("delete what is dead and holds quota", qr_actions.add_cleanup, qr_actions.cleanup),
     "keep": ("make it again after preemptions and failures", qr_policies.add_keep, qr_policies.keep),
     "race": ("several zones or types, the first wins", qr_policies.add_race, qr_policies.race),

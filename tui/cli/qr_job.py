@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from backend.cloud.errors import CloudError
 from backend.cloud.requests import CreateRequest
 from backend.context import Context
-from backend.outcomes import OperatorError, Outcome
+from backend.outcomes import ExitCode, OperatorError, Outcome
 from backend.sanitize import plain
 from backend.tower import Tower
-from tui.cli.places import seconds_argument
+from tui.cli.output import add_format, print_json
+from tui.cli.places import add_place, context_of, find, seconds_argument
 
 if TYPE_CHECKING:
     from backend.runs.production import ProductionJob
@@ -91,6 +92,44 @@ def show_script(job: ProductionJob, form: str) -> None:
     """The exact text that the workers will run."""
     if form != "json":
         print(job.script)
+
+
+def add_adopt(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Takes up the job that a request carries, though another operator or machine made it: its logs are followed as "
+        "the same run."
+    )
+    parser.add_argument("name", metavar="ID")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be taken up")
+    add_format(parser)
+    add_place(parser)
+
+
+async def adopt(arguments: argparse.Namespace) -> int:
+    """Writes a run into this journal; nothing is sent but reads."""
+    from backend.runs.adoption import adopted, user_of
+    from backend.ssh.keys import login_name
+
+    context = context_of(arguments)
+    async with Tower.open(context, watch=False) as tower:
+        item = find(await tower.refresh(), arguments.name)
+        body = await tower.client.describe(*item.key)
+        record = adopted(body, item.key, context.name)
+        user, own = user_of(body, item.key), login_name(context.ssh.user)
+        if user != own:
+            say(f"the job runs as {user}, and you log in as {own}: you may not be able to read its output")
+        known = tower.runs.knows(record.id)
+        if not known and not arguments.dry_run:
+            tower.runs.register(record)
+            tower.record(f"adopted its job, run {record.id}", subject=item.name)
+    if arguments.format == "json":
+        print_json({"name": item.name, "zone": item.zone, "run": record.id, "known": known, "user": user})
+        return ExitCode.OK
+    print(f"{'Known already' if known else 'Would adopt' if arguments.dry_run else 'Adopted'}: run {record.id}")
+    print(f"executes  {plain(record.remote_text)}")
+    if not arguments.dry_run:
+        say(f"`slicetower logs {record.id} --follow` follows it; no console has to be told")
+    return ExitCode.OK
 
 
 async def begin(tower: Tower, job: ProductionJob) -> None:

@@ -270,6 +270,20 @@ class FleetScreen(TableScreen):
         for note in plan.notes:
             self.console.say(note, severity="warning")
 
+    async def do_adopt(self) -> None:
+        from backend.model import EventKind
+        from backend.runs.adoption import adopted
+
+        item = self.current_request()
+        tower = self.console.require_tower()
+        record = adopted(await tower.client.describe(*item.key), item.key, self.console.context.name)
+        if record.id not in tower.runs.active:
+            if not tower.runs.knows(record.id):
+                tower.runs.register(record)
+                self.console.note(EventKind.ACTION, f"adopted its job, run {record.id}", subject=item.name)
+            tower.runs.attach(record.id)
+        self.console.open_run(self.console.find_run(record.id))
+
     async def do_delete(self) -> None:
         from tui.screens import deeds
 
