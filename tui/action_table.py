@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tui.action_console import CONSOLE_ACTIONS
 from tui.action_model import Action
+from tui.action_policies import POLICY_ACTIONS
 from tui.action_requests import REQUEST_ACTIONS
 from tui.action_runs import RUN_ACTIONS
 from tui.action_tools import TOOL_ACTIONS
@@ -12,6 +13,7 @@ from tui.action_widgets import WIDGET_ACTIONS
 ACTIONS: tuple[Action, ...] = (
     *REQUEST_ACTIONS,
     *TOOL_ACTIONS,
+    *POLICY_ACTIONS,
     *RUN_ACTIONS,
     *WIDGET_ACTIONS,
     *CONSOLE_ACTIONS,

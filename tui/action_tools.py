@@ -1,4 +1,4 @@
-"""Tools for workers: check, free, setup, forward, copy."""
+"""Tools for workers: check, free, setup, forward, copy, keep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOOL_ACTIONS: tuple[Action, ...] = (
         "tools",
         ("T",),
         "tools",
-        "A menu of the tools for these workers: check, free, setup, forward, copy.",
+        "A menu of the tools for these workers: check, free, setup, forward, copy, keep.",
         _HAVE_WORKERS,
         hint=6,
         words=("tools",),

@@ -282,6 +282,7 @@ class SliceTower(Station, Navigation, App[int]):
             keeps=self.keeps(),
             wishes=self.wishes(),
             forwards=self.forwards.living,
+            carried=self.policies_living(),
         )
         if lines:
             choices = (Choice("quit", "Quit", "primary"), Choice("no", "Stay"))

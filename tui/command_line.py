@@ -26,6 +26,7 @@ ARGUMENTS: dict[str, str] = {
     "delete": "NAME",
     "recreate": "NAME",
     "reset": "NAME",
+    "keep": "NAME",
     "gcloud": "NAME",
     "check": "TARGET...",
     "free": "TARGET...",
@@ -41,7 +42,7 @@ ARGUMENTS: dict[str, str] = {
 
 TARGET_WORDS = frozenset(
     {"w", "workers", "run", "x", "bench", "logs", "shell", "describe", "delete", "recreate", "reset", "gcloud"}
-    | {"check", "free", "setup", "copy", "forward"}
+    | {"check", "free", "setup", "copy", "forward", "keep"}
 )
 HISTORY_LIMIT = 200
 

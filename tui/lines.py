@@ -173,6 +173,7 @@ LINES: dict[str, Callable[[SliceTower, CommandLine], None]] = {
     "delete": _on_request,
     "recreate": _on_request,
     "reset": _on_request,
+    "keep": _on_request,
     "gcloud": _on_request,
     "logs": _logs,
     "check": _tool,

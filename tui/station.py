@@ -89,6 +89,7 @@ class Station:
                 await self._leave.wait()
             finally:
                 self._console.drop_forwards()
+                await self._console.drop_policies()
                 self.tower = self.recovery = None
                 for group in ("recovery", "reattach", "notices"):
                     self._console.workers.cancel_group(self._console, group)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, cast
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, refusal
 from tui.forwards import Forwards
+from tui.policies import Policies
 from tui.screens.base import ConsoleScreen
 
 if TYPE_CHECKING:
     from tui.app import SliceTower
 
-MENU = ("check", "free", "setup", "forward", "copy-files")
+MENU = ("check", "free", "setup", "forward", "copy-files", "keep")
 """The actions of the menu, in this order."""
 
 
@@ -40,6 +41,29 @@ class Toolbox:
         """Closes all of them: their context is being left."""
         if self.__dict__.pop("_forwards", None) is not None:
             self._app.workers.cancel_group(self._app, "forwards")
+
+    @property
+    def policies(self) -> Policies:
+        """What is kept and raced for in the context that is open.
+
+        Raises:
+            OperatorError: None is open.
+        """
+        found = self.__dict__.get("_policies")
+        if found is None:
+            found = self.__dict__["_policies"] = Policies(self._app, self._app.require_tower())
+        return cast("Policies", found)
+
+    def policies_living(self) -> list[str]:
+        """Names of what this console keeps or races for."""
+        found = self.__dict__.get("_policies")
+        return found.living if found is not None else []
+
+    async def drop_policies(self) -> None:
+        """Lets go of all of them: their context is being left."""
+        found = self.__dict__.pop("_policies", None)
+        if found is not None:
+            await found.close()
 
     def groups(self) -> Mapping[str, tuple[str, ...]]:
         """Saved target groups; none while the context is not open."""
@@ -91,6 +115,25 @@ class Toolbox:
 
     async def do_forward(self) -> None:
         await self.ask_forward(self.targets()[0])
+
+    def do_keep(self) -> None:
+        """Asks how often the cursor's request may be made again."""
+        from tui.screens.fleet import FleetScreen
+        from tui.screens.policy_forms import KeepFormScreen
+
+        screen = self._app.screen
+        assert isinstance(screen, FleetScreen)
+        item = screen.current_request()
+        if self.policies.keeps_here(item.key):
+            raise OperatorError(
+                f"{item.name} is kept by this console already.", "9 shows what is left of its budgets."
+            )
+        self._app.push_screen(KeepFormScreen(item))
+
+    def do_go_policies(self) -> None:
+        from tui.screens.policies import PoliciesScreen
+
+        self._app.go(PoliciesScreen())
 
     # Opening
 

@@ -14,6 +14,9 @@ import msgspec
 from backend.cloud.requests import CreateRequest
 from backend.journal import Journal
 
+PREEMPTION_BUDGET, FAILURE_BUDGET = 20, 3
+"""Preemptions are the nature of spot; a request that fails again and again needs a person (field notes, section 5)."""
+
 LEASE_S = 45.0
 """Without a sign of life for so long, the process that ran a policy is taken for gone."""
 
@@ -83,6 +86,24 @@ class LostRace:
 
     id: int
     entries: tuple[CreateRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRace:
+    """A race that was begun, with what became of it."""
+
+    id: int
+    entries: tuple[CreateRequest, ...]
+    running: bool
+    """A process has told within its lease that it runs it."""
+    winner: str = ""
+    """PROJECT/ZONE/NAME; empty while there is none, or when it was given up."""
+    ended: bool = False
+
+    @property
+    def lost(self) -> bool:
+        """Nobody runs it and nobody ended it: what it asked for may wait as zombies."""
+        return not self.running and not self.ended
 
 
 _KEEP = (
@@ -189,6 +210,17 @@ class PolicyStore:
                 (self._clock() if end else None, text, *key, self.owner),
             )
 
+    def end_keep(self, key: tuple[str, str, str], text: str) -> bool:
+        """Ends a policy that nobody else carries out; False when another process holds its lease."""
+        now = self._clock()
+        with self._journal.transaction() as connection:
+            cursor = connection.execute(
+                "UPDATE keeps SET ended_at = ?, last_text = ? WHERE project = ? AND zone = ? AND name = ? "
+                "AND ended_at IS NULL AND (owner = ? OR alive_at <= ?)",
+                (now, text, *key, self.owner, now - LEASE_S),
+            )
+            return cursor.rowcount > 0
+
     def start_race(self, entries: Iterable[CreateRequest]) -> int:
         """Keeps a race before its first create is sent."""
         with self._journal.transaction() as connection:
@@ -212,20 +244,34 @@ class PolicyStore:
                 "UPDATE races SET winner = ?, ended_at = ? WHERE id = ?", (winner, self._clock(), race)
             )
 
+    def races(self, *, ended: int = 5) -> list[KeptRace]:
+        """All races that are not ended, and the last ended ones; the newest first."""
+        connection = self._journal.connection
+        rows = connection.execute(
+            "SELECT id, alive_at, winner, ended_at FROM races WHERE ended_at IS NULL OR id IN "
+            "(SELECT id FROM races WHERE ended_at IS NOT NULL ORDER BY id DESC LIMIT ?) ORDER BY id DESC",
+            (ended,),
+        ).fetchall()
+        return [
+            KeptRace(
+                id=int(race),
+                entries=self._entries(int(race)),
+                running=ended_at is None and self._clock() - float(alive_at) < LEASE_S,
+                winner=str(winner),
+                ended=ended_at is not None,
+            )
+            for race, alive_at, winner, ended_at in rows
+        ]
+
+    def _entries(self, race: int) -> tuple[CreateRequest, ...]:
+        rows = self._journal.connection.execute(
+            "SELECT request FROM race_entries WHERE race = ? ORDER BY rowid", (race,)
+        )
+        return tuple(msgspec.json.decode(text, type=CreateRequest) for (text,) in rows)
+
     def lost_races(self) -> list[LostRace]:
         """Races that nobody runs any more and nobody ended."""
         rows = self._journal.connection.execute(
             "SELECT id FROM races WHERE ended_at IS NULL AND alive_at < ? ORDER BY id", (self._clock() - LEASE_S,)
         ).fetchall()
-        return [
-            LostRace(
-                race,
-                tuple(
-                    msgspec.json.decode(text, type=CreateRequest)
-                    for (text,) in self._journal.connection.execute(
-                        "SELECT request FROM race_entries WHERE race = ? ORDER BY rowid", (race,)
-                    )
-                ),
-            )
-            for (race,) in rows
-        ]
+        return [LostRace(int(race), self._entries(int(race))) for (race,) in rows]

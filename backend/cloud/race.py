@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from backend.cloud.error_texts import ErrorKind
 from backend.cloud.errors import CloudError
@@ -19,12 +20,39 @@ from backend.cloud.recover import Recovery
 from backend.cloud.requests import CreateRequest
 from backend.model import DEAD_STATES, QueuedResource, QueuedResourceState
 from backend.outcomes import ExitCode, OperatorError
+from jobs import accelerators
 
 BEAT_S = 10.0
 CANCEL_TIMEOUT_S = 900.0
 """For the losers to be gone; what is not by then stays wished for."""
 
+RACE_TIMEOUT_S = 3600.0
+
 Key = tuple[str, str, str]
+
+
+def candidates(request: CreateRequest, zones: Sequence[str], types: Sequence[str]) -> list[CreateRequest]:
+    """One request for each zone and type; several types get names of their own, and the runtime that fits each."""
+    found: list[CreateRequest] = []
+    for zone in zones:
+        for kind in types or [request.accelerator_type]:
+            known = accelerators.find(kind)
+            runtime = request.runtime_version
+            if not runtime and known is not None:
+                runtime = known.generation.runtime_versions[0]
+            tail = f"-{kind}" if len(types) > 1 else ""
+            found.append(
+                replace(
+                    request,
+                    name=f"{request.name}{tail}",
+                    zone=zone,
+                    accelerator_type=kind,
+                    runtime_version=runtime,
+                    node_id=f"{request.node_id}{tail}" if request.node_id else "",
+                    node_prefix=f"{request.node_prefix}{tail}" if request.node_prefix else "",
+                )
+            )
+    return found
 
 
 class Race:
@@ -42,6 +70,8 @@ class Race:
         self._policies = policies
         self._watch = watch
         self._say = say
+        self.id: int | None = None
+        """Of the race in the journal, once it is kept there."""
 
     async def run(self, requests: Sequence[CreateRequest], timeout_s: float) -> QueuedResource:
         """Asks for all of them and waits for the first that is ACTIVE.
@@ -52,7 +82,7 @@ class Race:
             OperatorError: none was accepted, or all failed (exit code CLOUD); none is ACTIVE after `timeout_s`
                 (exit code TIMED_OUT).
         """
-        race = self._policies.start_race(requests)
+        race = self.id = self._policies.start_race(requests)
         sends = [asyncio.create_task(self._send(each)) for each in requests]
         winner: QueuedResource | None = None
         try:

@@ -24,19 +24,35 @@ from tui.app import SliceTower
 from tui.keymap import Keymap, clashes
 from tui.look import PLAIN
 from tui.screens.base import ConsoleScreen
+from tui.screens.check import CheckScreen
+from tui.screens.copies import CopiesScreen, CopyFormScreen
 from tui.screens.create import CreateScreen
 from tui.screens.describe import DescribeScreen
 from tui.screens.events import EventsScreen
 from tui.screens.fleet import FleetScreen
+from tui.screens.forwards import ForwardsScreen
+from tui.screens.free import FreeScreen
 from tui.screens.help import HelpScreen, render, sections
 from tui.screens.logs import LogsScreen
 from tui.screens.operations import OperationsScreen
+from tui.screens.policies import PoliciesScreen
+from tui.screens.policy_forms import KeepFormScreen, RaceFormScreen
 from tui.screens.run import RunScreen
 from tui.screens.run_form import RunFormScreen
 from tui.screens.runs import RunsScreen
+from tui.screens.setup import SetupFormScreen
 from tui.screens.workers import WorkersScreen
 
 SCREENS: list[type[ConsoleScreen]] = [
+    CheckScreen,
+    CopiesScreen,
+    CopyFormScreen,
+    ForwardsScreen,
+    FreeScreen,
+    KeepFormScreen,
+    PoliciesScreen,
+    RaceFormScreen,
+    SetupFormScreen,
     CreateScreen,
     DescribeScreen,
     EventsScreen,

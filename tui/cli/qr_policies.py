@@ -11,25 +11,19 @@ from backend.cloud import equivalents
 from backend.cloud.cautions import warnings
 from backend.cloud.intents import IntentStore
 from backend.cloud.keep import Keeper
-from backend.cloud.policies import Keep, PolicyStore
-from backend.cloud.race import Race
+from backend.cloud.policies import FAILURE_BUDGET, PREEMPTION_BUDGET, Keep, PolicyStore
+from backend.cloud.race import RACE_TIMEOUT_S, Race, candidates
 from backend.cloud.recover import Recovery
-from backend.cloud.requests import CreateRequest
 from backend.cloud.usage import LimitStore
 from backend.cloud.validation import problems
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
-from jobs import accelerators
 from tui.cli.output import add_format, print_json, print_table
 from tui.cli.places import add_place, confirm, context_of, find, refuse_read_only, rest_of
 from tui.cli.qr_create import add_arguments as add_create
 from tui.cli.qr_create import request_from
 from tui.cli.qr_views import print_dry_run, print_problems, print_rows
-
-PREEMPTION_BUDGET, FAILURE_BUDGET = 20, 3
-"""Preemptions are the nature of spot; a request that fails again and again needs a person (field notes, section 5)."""
-RACE_TIMEOUT_S = 3600.0
 
 
 def add_keep(parser: argparse.ArgumentParser) -> None:
@@ -139,30 +133,6 @@ async def _list_keeps(arguments: argparse.Namespace) -> int:
     else:
         print("Nothing is kept.", file=sys.stderr)
     return ExitCode.OK
-
-
-def candidates(request: CreateRequest, zones: list[str], types: list[str]) -> list[CreateRequest]:
-    """One request for each zone and type; several types get names of their own, and the runtime that fits each."""
-    found: list[CreateRequest] = []
-    for zone in zones:
-        for kind in types or [request.accelerator_type]:
-            known = accelerators.find(kind)
-            runtime = request.runtime_version
-            if not runtime and known is not None:
-                runtime = known.generation.runtime_versions[0]
-            tail = f"-{kind}" if len(types) > 1 else ""
-            found.append(
-                replace(
-                    request,
-                    name=f"{request.name}{tail}",
-                    zone=zone,
-                    accelerator_type=kind,
-                    runtime_version=runtime,
-                    node_id=f"{request.node_id}{tail}" if request.node_id else "",
-                    node_prefix=f"{request.node_prefix}{tail}" if request.node_prefix else "",
-                )
-            )
-    return found
 
 
 async def race(arguments: argparse.Namespace) -> int:

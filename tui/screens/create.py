@@ -330,6 +330,17 @@ class CreateScreen(FormScreen):
         self._dirty = True
         self.check()
 
+    def do_race(self) -> None:
+        """The same in several zones or of several types."""
+        from tui.screens.policy_forms import RaceFormScreen
+
+        self._submitted = self._dirty = True
+        self.check()
+        found = [problem for problem in self.found if problem.field != "zone"]
+        if self.request is None or found:
+            raise OperatorError("Nothing can be raced for: the form has mistakes.", str(found[0]) if found else "")
+        self.console.push_screen(RaceFormScreen(self.request))
+
     async def do_submit(self) -> None:
         """Checks, asks, sends, and goes to the fleet with the cursor on the new request."""
         self._submitted = self._dirty = True

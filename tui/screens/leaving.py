@@ -39,6 +39,7 @@ def leaving_lines(
     keeps: Iterable[Keep] = (),
     wishes: Iterable[Intent] = (),
     forwards: Sequence[OpenForward] = (),
+    carried: Sequence[str] = (),
 ) -> list[str]:
     """One sentence each; none when nothing is left behind.
 
@@ -50,6 +51,7 @@ def leaving_lines(
         keeps: Policies that were not ended.
         wishes: Deletes and recreates that are not done.
         forwards: Ports that are open.
+        carried: What this console itself keeps or races for.
     """
     active = [item for item in fleet.queued_resources if item.state == QueuedResourceState.ACTIVE]
     dead = [item for item in fleet.queued_resources if item.state in DEAD_STATES]
@@ -75,6 +77,8 @@ def leaving_lines(
     pending = [f"{each.kind.value} {each.name}" for each in wishes]
     if pending:
         lines.append(f"Wished and not done; it goes on when a console is open: {', '.join(pending)}.")
+    if carried:
+        lines.append(f"Carried out by this console alone, and ended with it: {fold(carried)}.")
     idle = [each.name for each in keeps if not each.running]
     if idle:
         lines.append(f"Kept by a policy that no process carries out (`slicetower qr keep`): {fold(idle)}.")

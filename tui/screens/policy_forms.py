@@ -1,0 +1,215 @@
+"""The forms of keep and race: budgets and what runs on ready; zones and types that are asked for at once."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from textual import on
+from textual.containers import Container, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from backend.cloud.cautions import warnings
+from backend.cloud.gcloud_flags import parse_duration
+from backend.cloud.policies import FAILURE_BUDGET, PREEMPTION_BUDGET, Keep
+from backend.cloud.race import RACE_TIMEOUT_S, candidates
+from backend.cloud.requests import CreateRequest
+from backend.cloud.validation import problems
+from backend.model import QueuedResource
+from backend.outcomes import OperatorError
+from backend.sanitize import plain_text
+from tui.actions import KEEP_FORM, RACE_FORM, bindings
+from tui.screens.confirm import Choice, Question
+from tui.screens.form import FormBody, FormLine
+from tui.screens.form_screen import FormScreen
+from tui.wording import count
+
+
+def _budget(text: str, default: int) -> int:
+    text = text.strip()
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal()):
+        raise OperatorError(f"'{text}' is no number of times.", "0 means: never made again for that reason.")
+    return int(text)
+
+
+class _PlanForm(FormScreen):
+    """Fields above, what they come to below."""
+
+    def fields(self) -> Iterable[FormLine]:
+        """The lines of the form."""
+        return ()
+
+    def compose_body(self) -> Iterable[Widget]:
+        with Container(id="run-form"):
+            with FormBody(id="form"):
+                yield from self.fields()
+            with VerticalScroll(id="plan-pane", can_focus=False):
+                yield Static(id="plan", markup=False)
+
+    def main_widget(self) -> Widget:
+        return next(iter(self.lines.values())).control
+
+    def on_mount(self) -> None:
+        self.check()
+
+    @on(Input.Changed)
+    def _changed(self) -> None:
+        self.call_after_refresh(self.check)
+
+    def check(self) -> None:
+        """Says what the form comes to."""
+        if self.is_mounted:
+            wrong, lines = self.judge(self.texts())
+            for name, line in self.lines.items():
+                line.say(wrong.get(name, ""))
+            body = self.query_one("#plan", Static)
+            body.set_class(bool(wrong), "-refused")
+            body.update(plain_text("\n".join(lines)))
+
+    def judge(self, texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        """(each mistake by field, the words below the form)."""
+        raise NotImplementedError
+
+
+class KeepFormScreen(_PlanForm):
+    """How often a request may be made again, and what this machine runs when it is ready."""
+
+    SCOPE = KEEP_FORM
+    BINDINGS: ClassVar = bindings(KEEP_FORM)
+
+    def __init__(self, item: QueuedResource) -> None:
+        super().__init__()
+        self._item = item
+        self.crumb = f"keep {item.name}"
+        self._keep: Keep | None = None
+        self._plan = [f"Asking what {item.name} was asked for with …"]
+
+    def fields(self) -> Iterable[FormLine]:
+        yield FormLine(
+            "preemptions", "preemptions", value=str(PREEMPTION_BUDGET), hint="how often it may be made again"
+        )
+        yield FormLine("failures", "failures", value=str(FAILURE_BUDGET), hint="how often after a failure")
+        yield FormLine("on_ready", "on ready", hint="a command of this machine, each time it is ready anew")
+
+    def on_mount(self) -> None:
+        self.background(self._ask(), group="plan", title="what it was asked for with")
+
+    async def _ask(self) -> None:
+        try:
+            plan = await self.console.require_recovery().plan(self._item.key)
+        except OperatorError as error:
+            self._plan = [f"It cannot be made again: {error.what}"]
+            self.check()
+            raise
+        made = f"{plan.request.node_count} × {plan.request.shape}, {plan.request.tier.value}"
+        self._plan = [f"Made again it would be: {made}, in {self._item.zone}.", *plan.notes]
+        self.check()
+
+    def judge(self, texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        wrong: dict[str, str] = {}
+        numbers = {"preemptions": PREEMPTION_BUDGET, "failures": FAILURE_BUDGET}
+        for name, default in numbers.items():
+            try:
+                numbers[name] = _budget(texts.get(name, ""), default)
+            except OperatorError as error:
+                wrong[name] = str(error)
+        on_ready: tuple[str, ...] = ()
+        try:
+            on_ready = tuple(shlex.split(texts.get("on_ready", "")))
+        except ValueError as error:
+            wrong["on_ready"] = f"It cannot be read: {error}. Close the quotes."
+        self._keep = None if wrong else Keep(*self._item.key, numbers["preemptions"], numbers["failures"], on_ready)
+        name = self._item.name
+        lines = [
+            f"{name} is deleted and made again after up to {count(numbers['preemptions'], 'preemption')} and"
+            f" {count(numbers['failures'], 'failure')}, while this console is open."
+            f" `slicetower qr keep {name}` does the same without a console.",
+            *self._plan,
+        ]
+        return wrong, [*lines, "", "ctrl+r keeps it"]
+
+    async def do_submit(self) -> None:
+        self.check()
+        if self._keep is None:
+            raise OperatorError("It is not kept: the form has mistakes.")
+        keep = self._keep
+        question = Question(
+            f"Keep {keep.name}?",
+            [
+                f"It will be deleted and made again by itself, up to {count(keep.preemption_budget, 'time')} after"
+                f" preemptions and {count(keep.failure_budget, 'time')} after failures."
+            ],
+            (Choice("yes", "Keep it", "primary"), Choice("no", "Back")),
+        )
+        if await self.console.push_screen_wait(question) == "yes":
+            self.console.policies.keep(keep)
+            self.console.do_go_policies()
+
+
+class RaceFormScreen(_PlanForm):
+    """The same request in several zones or of several types."""
+
+    SCOPE = RACE_FORM
+    BINDINGS: ClassVar = bindings(RACE_FORM)
+    crumb = "race"
+
+    def __init__(self, request: CreateRequest) -> None:
+        super().__init__()
+        self._request = request
+        self._entries: list[CreateRequest] = []
+        self._timeout_s = RACE_TIMEOUT_S
+
+    def fields(self) -> Iterable[FormLine]:
+        yield FormLine("zones", "zones", value=" ".join(self.console.context.zones), hint="us-west4-a us-east5-a")
+        yield FormLine("types", "types", value=self._request.accelerator_type, hint="v5litepod-16 v6e-16")
+        yield FormLine("timeout", "give up after", value="1h", hint="such as 30m or 2h")
+
+    def judge(self, texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        wrong: dict[str, str] = {}
+        zones = list(dict.fromkeys(texts.get("zones", "").replace(",", " ").split()))
+        types = list(dict.fromkeys(texts.get("types", "").lower().replace(",", " ").split()))
+        strange = [zone for zone in zones if zone not in self.console.context.zones]
+        if not zones or strange:
+            known = ", ".join(self.console.context.zones)
+            wrong["zones"] = f"This console watches {known}" + (f", not {strange[0]}." if strange else ".")
+        try:
+            self._timeout_s = parse_duration(texts.get("timeout", "").strip() or "1h")
+        except ValueError as error:
+            wrong["timeout"] = f"{error}."
+        base = self._request if len(types) < 2 else replace(self._request, runtime_version="")
+        self._entries = candidates(base, zones, types) if zones else []
+        taken = {item.key for item in self.console.fleet.queued_resources}
+        lines = [
+            f"{len(self._entries)} are asked for at once; the first that is ACTIVE wins, the others are cancelled:"
+        ]
+        for entry in self._entries:
+            bad = [str(problem) for problem in problems(entry)]
+            bad += [f"{entry.name} exists there already."] if entry.key in taken else []
+            mark = f"  refused: {bad[0]}" if bad else ""
+            lines.append(f"  {entry.name} in {entry.zone}: {entry.node_count} × {entry.shape}{mark}")
+            lines += [f"    ! {problem}" for problem in warnings(entry, existing=self.console.fleet.queued_resources)]
+            if bad:
+                wrong.setdefault("types" if len(types) > 1 else "zones", bad[0])
+        if len(self._entries) < 2 and "zones" not in wrong:
+            wrong["zones"] = "One request is no race: give several zones or types."
+        return wrong, [*lines, "", "ctrl+r begins it" if not wrong else next(iter(wrong.values()))]
+
+    async def do_submit(self) -> None:
+        wrong, _ = self.judge(self.texts())
+        self.check()
+        if wrong:
+            raise OperatorError("Nothing was sent.", next(iter(wrong.values())))
+        entries = list(self._entries)
+        lines = [f"{entry.name} in {entry.zone}: {entry.node_count} × {entry.shape}" for entry in entries]
+        lines.append("It goes on while this console is open; left before that, all are deleted.")
+        choices = (Choice("yes", "Begin", "primary"), Choice("no", "Back"))
+        if await self.console.push_screen_wait(Question("Race for these?", lines, choices)) != "yes":
+            return
+        self.console.drafts.pop("create", None)
+        await self.console.policies.race(entries, self._timeout_s)
+        self.console.do_go_policies()
