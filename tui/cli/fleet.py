@@ -1,34 +1,48 @@
-"""`slicetower fleet`: the fleet as plain text, once; for pipes, screen readers and a quick look."""
+"""`slicetower fleet`: the fleet as plain text, once; for pipes, screen readers and a quick look. `--watch` tells what is
+worth telling, for machines on which no console runs."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backend.cloud.advice import advice
 from backend.context import Context, load_context
 from backend.costs import Cost, total
 from backend.model import DEAD_STATES, WAITING_STATES, Fleet, Slice
-from backend.outcomes import ExitCode
+from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, duration, print_json, print_table
 from tui.cli.qr_views import cost_json, row_json
 
+if TYPE_CHECKING:
+    from backend.notifications import Notice
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Every queued resource with its slices, and TPU VMs that stand alone."
     parser.add_argument("--once", action="store_true", help="print once and exit (the console is what stays)")
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="stay, and tell the notices of [notifications] and [alerts] until Ctrl-C; their command gets them too",
+    )
     add_format(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     file = Path(arguments.context_file) if arguments.context_file else None
     context = load_context(arguments.context, file, read_only=arguments.read_only)
+    if arguments.watch:
+        if arguments.once:
+            raise OperatorError("--once and --watch exclude each other.", "Leave one of the two out.")
+        return asyncio.run(_watch(context, arguments.format))
     fleet, spent = asyncio.run(_refresh(context))
     now = datetime.now(UTC)
     if arguments.format == "json":
@@ -45,6 +59,27 @@ async def _refresh(context: Context) -> tuple[Fleet, dict[tuple[str, str, str], 
     async with Tower.open(context, watch=False) as tower:
         fleet = await tower.refresh()
         return fleet, tower.costs(fleet.queued_resources)
+
+
+async def _watch(context: Context, output: str) -> int:
+    """Until it is interrupted."""
+    from tui.cli.notices import tell, telling
+
+    async with Tower.open(context) as tower:
+        bell = tower.notification_settings().bell
+
+        def show(notice: Notice) -> None:
+            if output == "json":
+                print_json({**asdict(notice), "at": notice.at.isoformat().replace("+00:00", "Z")})
+                sys.stdout.flush()
+            else:
+                tell(notice, bell=bell)
+
+        async with telling(tower, show):
+            places = ", ".join(zone for _, zone in context.places)
+            print(f"slicetower: watching {plain(places)}; Ctrl-C ends it", file=sys.stderr, flush=True)
+            await asyncio.Event().wait()
+    return ExitCode.OK
 
 
 def totals(fleet: Fleet) -> dict[str, int]:

@@ -28,7 +28,8 @@ from tui.cli.qr_views import print_dry_run, print_problems, print_rows
 
 def add_keep(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Stays in the foreground, makes a request again when it is preempted or fails; without an ID: what is kept."
+        "Stays in the foreground, makes a request again when it is preempted or fails, and tells notices and alerts as the "
+        "configuration says; without an ID: what is kept."
     )
     parser.add_argument("name", nargs="?", default="", metavar="ID")
     parser.add_argument(
@@ -90,7 +91,10 @@ async def keep(arguments: argparse.Namespace) -> int:
         recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say, limits=LimitStore(tower.journal))
         keeper = Keeper(recovery, PolicyStore(tower.journal), tower.watch, say=_say)
         tower.record("kept from now on", subject=item.name)
-        text = await keeper.run(wanted)
+        from tui.cli.notices import tell, telling
+
+        async with telling(tower, tell):
+            text = await keeper.run(wanted)
         tower.record(f"not kept any more: {text}", subject=item.name)
     raise OperatorError(text, exit_code=ExitCode.CLOUD)
 
