@@ -6,6 +6,7 @@ from tui.action_model import (
     BENCH,
     BENCH_FORM,
     BENCHES,
+    COMPARE,
     CREATE,
     DESCRIBE,
     DIALOG,
@@ -134,9 +135,18 @@ RUN_ACTIONS: tuple[Action, ...] = (
         "compare",
         ("equals_sign",),
         "compare",
-        "The marked benchmarks beside each other: one plot, a table against the first with its noise, scaling.",
+        "The marked benchmarks beside each other: one plot, a table against the first with its noise, scaling;"
+        " one alone with a saved baseline.",
         on(BENCHES),
         hint=5,
+    ),
+    Action(
+        "baseline",
+        ("B",),
+        "baseline",
+        "Save this benchmark as a baseline that later ones are compared with.",
+        on(BENCHES, COMPARE),
+        hint=7,
     ),
     Action(
         "go-on",

@@ -27,7 +27,7 @@ from tui.screens.bench_figures import NO_UTILISATION, NO_UTILISATION_CELL, serie
 from tui.screens.bench_form import BenchFormScreen, request_of
 from tui.screens.benches import BenchesScreen
 from tui.screens.benches import row as bench_row
-from tui.screens.confirm import Question
+from tui.screens.confirm import Ask, Question
 from tui.screens.meshes import MeshesScreen, predictions
 from tui.screens.preflight import PYTHON_VARIABLE, PreflightScreen
 from tui.screens.run import RunScreen
@@ -224,14 +224,54 @@ async def test_marked_benchmarks_are_compared_with_their_noise_and_scaling(
         await driven.press("asterisk", "equals_sign")
         await driven.until(lambda: isinstance(driven.app.screen, CompareScreen))
         text = await driven.shows("3 runs", "the first", "slower", "same", "0.900", "NOISE", "2.0%")
-        assert "weak scaling: 1 slice 1920 TFLOP/s (100.0% of linear" in text.replace("\n", " ")
-        assert "A train-a" in text, "the curves are named by letters"
+        assert "weak scaling against linear from 1 slice" in text
+        assert "1 slice " + "█" * 24 + " 100.0%  1920 TFLOP/s of 1920" in text
+        assert "2 slices " + "█" * 22 + "░" * 2 + "  90.0%  3456 TFLOP/s of 3840" in text
+        curves = text.split("ICI/DCN")[0]
+        assert {"A", "B", "C"} <= {letter for line in curves.splitlines() for letter in line[-8:]}, (
+            "named at their ends"
+        )
         shown = driven.app.screen
         assert isinstance(shown, CompareScreen)
-        assert [row.cells[0] for row in shown.table.visible_rows] == ["A", "B", "C"]
+        assert [row.cells[0] for row in shown.table.visible_rows] == [
+            Cell(letter, token=f"worker-{place}") for place, letter in enumerate("ABC", 1)
+        ], "named and coloured as their curves"
         await driven.press("enter")
         await driven.until(lambda: isinstance(driven.app.screen, BenchScreen))
         await driven.shows("steps by their time")
+
+
+@SIZES
+async def test_a_benchmark_is_kept_as_a_baseline_and_later_ones_are_held_against_it(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=size) as driven:
+        store = driven.app.require_tower().benches.store
+        store.save(measured("good", 120.0, 1, 0))
+        await driven.press("5")
+        await driven.shows("120")
+        await driven.press("B")
+        await driven.until(lambda: isinstance(driven.app.screen, Ask))
+        await driven.press("ctrl+u")
+        await driven.write("release")
+        await driven.press("enter")
+        await driven.until(lambda: "Saved as baseline release" in driven.toasts())
+        assert store.baseline("release").id == "good"
+        for record in (measured("later", 100.0, 1, 9), measured("noisy", 119.0, 1, 8)):
+            store.save(record)
+        driven.app.pop_screen()
+        await driven.press("5", "g")
+        await driven.shows("119")
+        await driven.press("equals_sign")
+        await driven.shows("Compare with which baseline?", "release: train-a")
+        await driven.press("enter")
+        await driven.until(lambda: isinstance(driven.app.screen, CompareScreen))
+        await driven.shows("baseline", "slower", "later is 16.7% slower than good; the noise is 2.0%")
+        driven.app.pop_screen()
+        await driven.press("j", "equals_sign", "enter")
+        await driven.until(lambda: isinstance(driven.app.screen, CompareScreen))
+        text = await driven.shows("baseline", "same")
+        assert "slower" not in text, "within the noise"
 
 
 def preflight_child(folder: Path, body: str) -> str:

@@ -144,13 +144,27 @@ class BenchesScreen(TableScreen):
         run = self.console.find_run(self.chosen_id())
         self.console.push_screen(LogsScreen(RunLogs(run), start=run.workers[0].address))
 
-    def do_compare(self) -> None:
+    async def do_compare(self) -> None:
+        """What is marked beside each other; one alone with a saved baseline."""
         from tui.screens.bench_compare import CompareScreen
+        from tui.screens.confirm import Pick
 
         chosen = [str(found.key) for found in self.table.selected_rows()]
-        if len(chosen) < 2:
-            raise OperatorError("Comparing needs two benchmarks or more.", "space marks them.")
-        self.console.push_screen(CompareScreen(chosen))
+        if len(chosen) > 1:
+            self.console.push_screen(CompareScreen(chosen))
+            return
+        known = self.console.require_tower().benches.store.baselines()
+        if not chosen or not known:
+            raise OperatorError("Comparing needs two benchmarks or more.", "space marks them; B saves a baseline.")
+        picks = [(name, f"{name}: {each.target} {each.request.mesh.short()}") for name, each in known.items()]
+        name = await self.console.push_screen_wait(Pick("Compare with which baseline?", picks))
+        if name:
+            self.console.push_screen(CompareScreen(chosen, name))
+
+    async def do_baseline(self) -> None:
+        from tui.screens.bench_compare import ask_baseline
+
+        await ask_baseline(self.console, self.chosen_id())
 
     async def do_sweeps(self) -> None:
         """Asks for one of the sweeps that were begun, and shows it."""

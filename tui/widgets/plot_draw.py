@@ -20,6 +20,8 @@ LEAST_HEIGHT = 6
 """Below these only words are shown."""
 PEAK_IN_SIGHT = 1.5
 """A peak further off than this many times the highest value would flatten the curve; it is told in words alone."""
+CROWDED = 5
+"""Words of several series that take more than one line in so many are left out where a table tells the same."""
 MARGIN_FROM = 60
 """Width from which peak and prediction are named beside their lines; the words below name them always."""
 _ASCII_MARKS = "*+ox#@%&"
@@ -33,6 +35,7 @@ def plot_lines(
     *,
     marker: Marker | None = None,
     base: Style | None = None,
+    told: bool = False,
 ) -> list[Strip]:
     """Draws one series with its band and lines, or several as medians to compare.
 
@@ -43,6 +46,7 @@ def plot_lines(
         look: Colours and glyphs.
         marker: How dots are drawn; None: braille, or ASCII with the ASCII glyphs.
         base: The style beneath.
+        told: A table beside it says what the words of several would: they are left out where they would crowd it.
 
     Returns:
         Exactly `height` strips of `width` cells.
@@ -50,6 +54,8 @@ def plot_lines(
     ground = base if base is not None else Style.null()
     kind: Marker = marker or ("braille" if look.glyphs.braille else "ascii")
     words = _word_lines(series, width, look, ground)
+    if told and len(series) > 1 and len(words) * CROWDED > height:
+        words = []
     room = height - len(words) - 1
     lines: list[Strip] = []
     if series and room >= LEAST_HEIGHT - 1 and width >= LEAST_WIDTH and _bounds(series) is not None:

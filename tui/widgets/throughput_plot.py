@@ -40,6 +40,7 @@ class ThroughputPlot(Widget):
 
     Args:
         marker: `braille`, `block` or `ascii`; None follows the glyph set.
+        told: A table beside it tells of each of several series by its letter.
     """
 
     DEFAULT_CSS = """
@@ -51,9 +52,17 @@ class ThroughputPlot(Widget):
     }
     """
 
-    def __init__(self, *, marker: str | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        *,
+        marker: str | None = None,
+        told: bool = False,
+        id: str | None = None,  # noqa: A002
+        classes: str | None = None,
+    ) -> None:
         super().__init__(id=id, classes=classes)
         self.marker = marker_of(marker)
+        self.told = told
         self.series: tuple[PlotSeries, ...] = ()
         self._drawn: tuple[object, ...] = ()
         self._lines: list[Strip] = []
@@ -81,5 +90,7 @@ class ThroughputPlot(Widget):
         key = (self.series, look, self.rich_style, width, height, self.marker)
         if key != self._drawn:
             self._drawn = key
-            self._lines = plot_lines(self.series, width, height, look, marker=self.marker, base=self.rich_style)
+            self._lines = plot_lines(
+                self.series, width, height, look, marker=self.marker, base=self.rich_style, told=self.told
+            )
         return self._lines[y] if y < len(self._lines) else Strip.blank(width, self.rich_style)

@@ -55,6 +55,16 @@ def test_golden_comparison() -> None:
     assert_golden("plot-compare-80x24", plot_lines([bench(), other], 80, 24, PLAIN))
 
 
+def test_words_that_a_table_tells_leave_their_lines_to_the_curves() -> None:
+    several = [bench() for _ in range(4)]
+    crowded = "\n".join(strip.text for strip in plot_lines(several, 80, 12, PLAIN, told=True))
+    assert "median" not in crowded
+    assert all(letter in crowded for letter in "ABCD")
+    assert "median" in "\n".join(strip.text for strip in plot_lines(several, 80, 40, PLAIN, told=True))
+    assert "median" in "\n".join(strip.text for strip in plot_lines(several, 80, 12, PLAIN))
+    assert "median" in "\n".join(strip.text for strip in plot_lines(several[:1], 80, 8, PLAIN, told=True))
+
+
 def test_a_plot_of_nothing_and_of_one_point() -> None:
     empty = PlotSeries("x", "u", [], [])
     assert plot_lines([], 40, 8, PLAIN)[0].text.rstrip() == "no figures yet"
