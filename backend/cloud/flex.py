@@ -14,6 +14,8 @@ from time import monotonic
 from typing import Any
 
 from backend.cloud.encoding import parse_timestamp
+from backend.cloud.error_texts import ErrorKind
+from backend.cloud.errors import CloudError
 from backend.model import QueuedResource, Tier
 from backend.outcomes import OperatorError
 
@@ -21,7 +23,12 @@ ASK_TIMEOUT_S = 5.0
 """A list must not wait long for what only its tier column needs."""
 FIRST_BACK_OFF_S, MOST_BACK_OFF_S = 30.0, 600.0
 """Between questions to a REST endpoint that does not answer."""
+GAP_S = 10.0
+"""Least time between two questions about one place, however many requests come: a list of 1,000 is not asked for each of them."""
+FEW = 8
+"""Up to so many are asked about one by one: a list costs as much as all that exists."""
 MAX_PAGES = 1000
+FIELD = "name,createTime,provisioningModel"
 FIELDS = "queuedResources(name,createTime,provisioningModel),nextPageToken"
 
 Place = tuple[str, str]
@@ -38,13 +45,16 @@ class Models:
         self._flex: dict[Place, dict[Identity, bool]] = {}
         self._made: dict[Place, dict[str, tuple[QueuedResource, QueuedResource]]] = {}
         self._next_at = float("-inf")
+        """For all places: they share the endpoint that failed."""
+        self._place_next_at: dict[Place, float] = {}
         self._back_off_s = FIRST_BACK_OFF_S
 
     async def tell(self, place: Place, items: Sequence[QueuedResource]) -> list[QueuedResource]:
         """The items with their true tiers; those that are unchanged are the same objects as the last time."""
         doubtful = {_identity(item.name, item.created_at) for item in items if item.tier is Tier.ON_DEMAND}
         known = {each: flex for each, flex in self._flex.get(place, {}).items() if each in doubtful}
-        if doubtful - known.keys() and self._clock() >= self._next_at:
+        due = max(self._next_at, self._place_next_at.get(place, float("-inf")))
+        if doubtful - known.keys() and self._clock() >= due:
             known.update(await self._ask(place, doubtful - known.keys()))
         self._flex[place] = known
         before, self._made[place] = self._made.get(place, {}), {}
@@ -70,19 +80,38 @@ class Models:
         return made
 
     async def _ask(self, place: Place, wanted: set[Identity]) -> dict[Identity, bool]:
+        self._place_next_at[place] = self._clock() + GAP_S
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                told = [_told(body) for body in await self._bodies(place)]
+                names = sorted(name for name, _ in wanted)
+                bodies = await (self._each(place, names) if len(names) <= FEW else self._bodies(place))
+                told = [_told(body) for body in bodies]
         except (OperatorError, TimeoutError, ValueError):
             self._next_at = self._clock() + self._back_off_s
             self._back_off_s = min(self._back_off_s * 2, MOST_BACK_OFF_S)
             return {}
         self._back_off_s = FIRST_BACK_OFF_S
-        found = {identity: flex for identity, flex in told if identity in wanted}
-        if wanted - found.keys():
-            # Made between the two lists, most likely: the next poll asks again, but not at once.
-            self._next_at = self._clock() + ASK_TIMEOUT_S
-        return found
+        # What is missing was made between the two answers, most likely: asked about again after the gap.
+        return {identity: flex for identity, flex in told if identity in wanted}
+
+    async def _each(self, place: Place, names: Sequence[str]) -> list[dict[str, Any]]:
+        return await asyncio.gather(*(self._body(place, name) for name in names))
+
+    async def _body(self, place: Place, name: str) -> dict[str, Any]:
+        """One request; an empty body where it is gone already.
+
+        Raises:
+            OperatorError: the endpoint does not tell.
+        """
+        project, zone = place
+        try:
+            return await self._get(
+                f"v2alpha1/projects/{project}/locations/{zone}/queuedResources/{name}", {"fields": FIELD}
+            )
+        except CloudError as error:
+            if error.kind is ErrorKind.NOT_FOUND:
+                return {}
+            raise
 
     async def _bodies(self, place: Place) -> list[dict[str, Any]]:
         project, zone = place

@@ -80,8 +80,31 @@ async def measure(endpoint: str, folder: Path, rounds: int) -> dict[str, object]
         "endpoints": workers,
         "cpu_ms_per_poll": {kind: round(statistics.median(values), 1) for kind, values in costs.items() if values},
         "longest_loop_block_ms": {kind: round(value * 1000, 1) for kind, value in longest.items()},
+        "cpu_ms_of_the_tiers_over_rest": await tiers_over_rest(),
         "budget": {"cpu_ms_per_poll": 150, "longest_loop_block_ms": 20},
     }
+
+
+async def tiers_over_rest() -> float:
+    """CPU of taking in the one REST list that tells flex-start from on-demand, of REQUESTS new requests (bytes to tiers)."""
+    from datetime import UTC, datetime
+
+    from backend.cloud.flex import Models
+    from backend.model import QueuedResource
+
+    at = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    items = [QueuedResource("p", "z", f"r{number}", "ACTIVE", created_at=at) for number in range(REQUESTS)]
+    place = "projects/p/locations/z/queuedResources"
+    bodies = [{"name": f"{place}/{item.name}", "createTime": "2026-07-01T12:00:00.123456Z"} for item in items]
+    raw = json.dumps({"queuedResources": bodies})
+
+    async def get(_path: str, _parameters: dict[str, str]) -> dict[str, object]:
+        answer: dict[str, object] = json.loads(raw)
+        return answer
+
+    started = time.process_time()
+    await Models(get).tell(("p", "z"), items)
+    return round((time.process_time() - started) * 1000, 1)
 
 
 async def feel_the_loop(blocks: list[float]) -> None:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from backend.cloud import flex
 from backend.cloud.client import CloudClient
 from backend.cloud.flex import Models
@@ -31,30 +33,36 @@ class Rest:
     models: dict[str, str]
     down: bool = False
     now: float = 0.0
-    asked: list[dict[str, str]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
     async def get(self, path: str, parameters: dict[str, str]) -> dict[str, Any]:
-        assert path == "v2alpha1/projects/p/locations/z/queuedResources"
-        self.asked.append(parameters)
+        listed, _, single = path.partition("/queuedResources")
+        assert listed == "v2alpha1/projects/p/locations/z"
+        self.asked.append(path)
         if self.down:
             raise OperatorError("down")
+        if single:
+            return self.body(single[1:])
         names = list(self.models)
         place = int(parameters.get("pageToken", 0))
-        name = names[place]
-        body = {"name": f"projects/1/locations/z/queuedResources/{name}", "createTime": "2026-07-01T12:00:00.123Z"}
-        if self.models[name]:
-            body["provisioningModel"] = self.models[name]
-        answer: dict[str, Any] = {"queuedResources": [body]}
+        answer: dict[str, Any] = {"queuedResources": [self.body(names[place])]}
         if place + 1 < len(names):
             answer["nextPageToken"] = str(place + 1)
         return answer
+
+    def body(self, name: str) -> dict[str, Any]:
+        body = {"name": f"projects/1/locations/z/queuedResources/{name}", "createTime": "2026-07-01T12:00:00.123Z"}
+        if self.models[name]:
+            body["provisioningModel"] = self.models[name]
+        return body
 
 
 def tiers(items: list[QueuedResource]) -> dict[str, str]:
     return {each.name: each.tier.value for each in items}
 
 
-async def test_each_request_is_asked_about_once_over_all_pages() -> None:
+async def test_each_request_is_asked_about_once_over_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flex, "FEW", 0)
     rest = Rest({"a": "", "b": "FLEX_START"})
     models = Models(rest.get, clock=lambda: rest.now)
     items = [item("a"), item("b"), item("c", Tier.SPOT)]
@@ -64,6 +72,25 @@ async def test_each_request_is_asked_about_once_over_all_pages() -> None:
     again = await models.tell(PLACE, items)
     assert len(rest.asked) == 2
     assert all(one is two for one, two in zip(first, again, strict=True))
+
+
+async def test_few_are_asked_about_by_name_and_many_by_one_list_a_while() -> None:
+    rest = Rest({"a": "", "b": "FLEX_START"})
+    models = Models(rest.get, clock=lambda: rest.now)
+    assert tiers(await models.tell(PLACE, [item("a"), item("b")])) == {"a": "on-demand", "b": "flex-start"}
+    assert [path.rpartition("/")[2] for path in rest.asked] == ["a", "b"], "no list for two"
+
+    names = [f"r{number}" for number in range(120)]
+    rest = Rest(dict.fromkeys(names, ""))
+    models = Models(rest.get, clock=lambda: rest.now)
+    for second in range(60):
+        rest.now = float(second)
+        await models.tell(PLACE, [item(name) for name in names[: 2 * second + 2]])
+    rest.now += flex.GAP_S
+    assert set(tiers(await models.tell(PLACE, [item(name) for name in names])).values()) == {"on-demand"}
+    questions = [path for path in rest.asked if path.endswith("Resources")]
+    lists = len(questions) / len(names)
+    assert lists <= 60 / flex.GAP_S + 1, "two new requests a second for a minute: a list each ten seconds at most"
 
 
 async def test_what_rest_does_not_tell_is_a_question_and_rest_is_not_hammered() -> None:
@@ -81,7 +108,9 @@ async def test_a_name_that_is_used_again_is_asked_about_again() -> None:
     models = Models(rest.get, clock=lambda: rest.now)
     later = QueuedResource("p", "z", "a", "ACTIVE", created_at=AT.replace(hour=13))
     assert tiers(await models.tell(PLACE, [item("a")])) == {"a": "flex-start"}
+    rest.now += flex.GAP_S
     assert tiers(await models.tell(PLACE, [later])) == {"a": "on-demand?"}
+    assert len(rest.asked) == 2
 
 
 async def test_a_flex_start_request_is_listed_as_such(simulators: SimulatorFactory) -> None:
