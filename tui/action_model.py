@@ -10,7 +10,7 @@ BENCHES, BENCH, CREATE, DESCRIBE, EVENTS, HELP = "benches", "bench", "create", "
 OPERATIONS = "operations"
 DIALOG, RUN_FORM, BENCH_FORM = "dialog", "run form", "bench form"
 MESHES, COMPARE, SWEEP, SWEEP_FORM = "meshes", "compare", "sweep", "sweep form"
-PREFLIGHT, RUN_PLOT = "preflight", "run plot"
+PREFLIGHT, RUN_PLOT, READINGS = "preflight", "run plot", "readings"
 CHECK, FREE, COPIES, FORWARDS, POLICIES = "check", "free", "copies", "forwards", "policies"
 SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM = "setup form", "copy form", "keep form", "race form"
 
@@ -20,6 +20,7 @@ MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVE
     SWEEP,
     PREFLIGHT,
     RUN_PLOT,
+    READINGS,
     CHECK,
     FREE,
     COPIES,
@@ -33,6 +34,7 @@ FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM, SWEEP_FORM, SETUP_FORM, CO
 """Forms that fill the terminal: letters are typed there, verbs are control and function keys."""
 FORMS = FULL_FORMS | {DIALOG}
 TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEEP, OPERATIONS}) | {
+    READINGS,
     CHECK,
     FREE,
     COPIES,

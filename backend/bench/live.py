@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -23,6 +23,18 @@ LINES_PER_REFRESH = 20_000
 """Lines of one log that are read at a time, so that a flood never holds the loop for long."""
 READINGS_KEPT = 100_000
 """Of one worker; the oldest go first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldReading:
+    """One reading and where it stands."""
+
+    step: int | None
+    """As it is counted; None for what counts as no step."""
+    address: str
+    line: int
+    """Of the worker's log, from 0."""
+    reading: Reading
 
 
 class FollowedRun(Protocol):
@@ -58,13 +70,17 @@ class WorkerReadings:
         self.log = log
         self.parser = ReadingParser(peak_tflops_per_device, pattern)
         self.readings: list[Reading] = []
+        self.lines: list[int] = []
+        """Of each reading: where in the log it stands, from 0."""
+        self.steps: list[int | None] = []
+        """Of each reading: the step that it counts as."""
         self._next_line = 0
         self._version = -1
         self._finished = False
         self._tells_steps = False
         self._unnumbered = 0
 
-    def step_of(self, reading: Reading) -> int | None:
+    def _step_of(self, reading: Reading) -> int | None:
         """The step that a reading is of: the one it tells, or its place among those of a log that tells none.
 
         None for what a log that numbers its steps says beside them, such as upstream's last line.
@@ -77,8 +93,11 @@ class WorkerReadings:
         self._unnumbered += 1
         return self._unnumbered - 1
 
-    def read(self, *, to_the_end: bool = False) -> list[Reading]:
-        """New readings since the last call. The line that is being written is left, unless nothing will come any more."""
+    def read(self, *, to_the_end: bool = False) -> list[tuple[int | None, Reading]]:
+        """New readings since the last call, each with the step that it counts as.
+
+        The line that is being written is left, unless nothing will come any more.
+        """
         if self._finished or (self._version == self.log.version and not to_the_end):
             return []
         self._version = self.log.version
@@ -88,16 +107,21 @@ class WorkerReadings:
         for number in range(self._next_line, stop):
             raw, _ = self.log.raw_line(number)
             if raw:
-                fresh.extend(self.parser.feed(raw.decode("utf-8", errors="replace")))
+                found = self.parser.feed(raw.decode("utf-8", errors="replace"))
+                fresh.extend(found)
+                self.lines.extend([number] * len(found))
+                self.steps.extend(self._step_of(reading) for reading in found)
         self._next_line = stop
         if stop < end:
             self._version = -1
         elif to_the_end:
             self._finished = True
         self.readings.extend(fresh)
-        if len(self.readings) > READINGS_KEPT:
-            del self.readings[: len(self.readings) - READINGS_KEPT]
-        return fresh
+        steps = self.steps[len(self.steps) - len(fresh) :]
+        surplus = len(self.readings) - READINGS_KEPT
+        if surplus > 0:
+            del self.readings[:surplus], self.lines[:surplus], self.steps[:surplus]
+        return list(zip(steps, fresh, strict=True))
 
     @property
     def is_behind(self) -> bool:
@@ -139,6 +163,23 @@ class Bench:
     def readings(self) -> Mapping[str, list[Reading]]:
         """By worker address, in the order in which they were told."""
         return {address: each.readings for address, each in self._workers.items()}
+
+    def told(self, limit: int) -> list[ToldReading]:
+        """The newest readings of all workers with their places, by step, then by worker."""
+        found = [
+            ToldReading(step, address, line, reading)
+            for address, each in self._workers.items()
+            for step, line, reading in zip(
+                each.steps[-limit:], each.lines[-limit:], each.readings[-limit:], strict=True
+            )
+        ]
+        found.sort(key=lambda each: each.step if each.step is not None else -1)
+        return found[-limit:]
+
+    def line_of(self, told: ToldReading) -> bytes:
+        """The line that a reading was read from; empty when the log no longer keeps it."""
+        raw, _ = self._workers[told.address].log.raw_line(told.line)
+        return raw or b""
 
     @property
     def points(self) -> Sequence[StepPoint]:
@@ -195,9 +236,8 @@ class Bench:
         ended = self.run.state == RunState.ENDED
         changed = False
         for address, worker in self._workers.items():
-            for reading in worker.read(to_the_end=ended):
+            for step, reading in worker.read(to_the_end=ended):
                 changed = True
-                step = worker.step_of(reading)
                 if step is not None:
                     self._by_step.setdefault(step, {})[address] = reading
                     self._stale.add(step)

@@ -28,8 +28,10 @@ from tui.screens.bench_form import BenchFormScreen, request_of
 from tui.screens.benches import BenchesScreen
 from tui.screens.benches import row as bench_row
 from tui.screens.confirm import Ask, Question
+from tui.screens.logs import LogsScreen
 from tui.screens.meshes import MeshesScreen, predictions
 from tui.screens.preflight import PYTHON_VARIABLE, PreflightScreen
+from tui.screens.readings import ReadingsScreen
 from tui.screens.run import RunScreen
 from tui.screens.run_plot import FilePlotScreen, RunPlotScreen
 from tui.screens.sweep import SweepScreen
@@ -391,6 +393,17 @@ async def test_any_run_is_plotted_from_what_it_printed_also_afterwards(
         page = shown.page_text()
         assert NO_UTILISATION in page
         assert "slicetower bench" not in page, "a run that is no benchmark has no command of one"
+        await driven.press("v")
+        await driven.until(lambda: isinstance(driven.app.screen, ReadingsScreen))
+        await driven.shows("the median of", "RATE/DEVICE", "first step", "completed step: 0")
+        await driven.press("j", "j", "j", "j", "j", "j", "j", "j")
+        text = await driven.shows("line ", "completed step: 2, seconds:")
+        assert "5.658" in text.split("completed step")[0], "the table has the figure of the line"
+        await driven.press("enter")
+        await driven.until(lambda: isinstance(driven.app.screen, LogsScreen))
+        await driven.shows("completed step: 2, seconds:")
+        await driven.press("escape", "escape")
+        await driven.until(lambda: driven.app.screen is shown)
         await driven.command(r"plot -- seconds: (?P<seconds>[\d.]+)")
         await driven.until(lambda: "read by the pattern" in shown.page_text())
         assert len(shown.record().points) == 10, "lines without a step are counted"

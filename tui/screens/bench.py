@@ -145,6 +145,21 @@ class BenchScreen(ConsoleScreen):
         run = self.console.find_run(self.record().id)
         self.console.push_screen(LogsScreen(RunLogs(run), start=run.workers[0].address))
 
+    def do_readings(self) -> None:
+        from tui.screens.readings import ReadingsScreen
+
+        self.console.push_screen(ReadingsScreen(self.readable()))
+
+    def readable(self) -> Bench:
+        """What holds the readings: the living one, or its logs read again.
+
+        Raises:
+            OperatorError: Its run is not known any more.
+        """
+        from backend.bench.live import Bench
+
+        return self.bench if self.bench is not None else Bench(self.console.find_run(self.record().id), self.record())
+
     def do_benchmark(self) -> None:
         record = self.record()
         found = self.console.fleet.find(record.queued_resource)

@@ -111,12 +111,13 @@ class LogsScreen(ConsoleScreen):
     BINDINGS: ClassVar = bindings(LOGS)
     CSS_PATH = "work.tcss"
 
-    def __init__(self, logs: RunLogs, *, start: str = "", merged: bool = False) -> None:
+    def __init__(self, logs: RunLogs, *, start: str = "", merged: bool = False, line: int | None = None) -> None:
         """
         Args:
             logs: By worker address, in the order of the run.
             start: The worker to begin with.
             merged: Begin with all of them merged.
+            line: Begin at this line of `start`, from 0; else at the end.
         """
         super().__init__()
         self._run_id = logs.run.id
@@ -128,6 +129,7 @@ class LogsScreen(ConsoleScreen):
         self._merged_log: MergedLog | None = None
         self._merged_from = 0
         self._pattern = ""
+        self._line = line
         self.crumb = "logs"
 
     def compose_body(self) -> Iterable[Widget]:
@@ -137,7 +139,13 @@ class LogsScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         self.set_interval(poll_s(), self._poll)
-        self.call_after_refresh(self._arrange)
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        self._arrange()
+        view = self.view()
+        if self._line is not None and view is not None:
+            self.call_after_refresh(view.go_to, self._line)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._arrange)

@@ -136,5 +136,8 @@ class FilePlotScreen(RunPlotScreen):
     def head(self, record: BenchRecord) -> list[str]:
         return [record.target, BenchScreen.head(self, record)[-1]]
 
+    def readable(self) -> Bench:
+        raise OperatorError("These readings are of a file.", "`slicetower bench read FILE` lists them.")
+
     def do_logs(self) -> None:
         raise OperatorError("This is a file, not a run: it has no logs of its own.")

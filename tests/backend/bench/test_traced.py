@@ -83,6 +83,24 @@ def test_every_number_on_the_screen_is_traced_to_a_reading(logged: Logged) -> No
     assert len(shown) > 15
 
 
+def test_every_reading_is_told_with_the_line_that_it_was_read_from(logged: Logged) -> None:
+    for address in ("train-a/0/0", "train-a/1/0"):
+        logged.say(address, b"[Gloo] Rank 1 is connected\n")
+        for number, seconds in enumerate(PRIMES):
+            message = {"step": number, "step_time_s": seconds, "warmup": number == 0}
+            logged.say(address, json.dumps(message).encode() + b"\n", b"chatter\n")
+    bench = Bench(logged.run, record(logged.run))
+    told = bench.told(1000)
+    assert [each.step for each in told] == [step for step in range(10) for _ in range(2)]
+    assert {each.address for each in told} == {"train-a/0/0", "train-a/1/0"}
+    for each in told:
+        line = json.loads(bench.line_of(each))
+        assert (line["step"], line["step_time_s"]) == (each.step, each.reading.step_time_s)
+    counted = [each.reading.step_time_s for each in told if not each.reading.set_aside]
+    assert statistics.median(each for each in counted if each) == bench.summary().step_time_s
+    assert [each.step for each in bench.told(4)] == [8, 8, 9, 9], "the newest"
+
+
 def test_the_figures_of_a_file_are_those_of_its_lines() -> None:
     kept = read_file(LOGS / "maxtext_classic.log", peak_tflops_per_device=459.0)
     seconds = {
