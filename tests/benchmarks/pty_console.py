@@ -101,6 +101,11 @@ class PtyProcess:
         """Processor seconds of its main thread so far, in the kernel's nanoseconds."""
         return int(Path(f"/proc/{self.pid}/task/{self.pid}/schedstat").read_text().split()[0]) / 1e9
 
+    def threads_cpu_s(self) -> float:
+        """Processor seconds of the threads that live now, in the kernel's nanoseconds: for the short while of a start."""
+        tasks = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
     def rss_mb(self) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+)", status)
