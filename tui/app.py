@@ -28,6 +28,7 @@ from tui.actions import BY_ID, in_scope, refusal
 from tui.command_line import History
 from tui.glyphs import ASCII, UNICODE
 from tui.look import default_variables
+from tui.mends import let_go_of_closed_widgets
 from tui.navigation import Navigation
 from tui.screens.base import Performs
 from tui.screens.fleet import FleetScreen
@@ -68,6 +69,7 @@ class SliceTower(Station, Navigation, App[int]):
         driver_class: type[Driver] | None = None,
     ) -> None:
         self.console_log = console_log
+        let_go_of_closed_widgets()
         super().__init__(driver_class=driver_class)
         self.context = context
         self.settings = settings or Settings()

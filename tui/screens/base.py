@@ -17,6 +17,7 @@ from textual.worker import Worker, WorkerState
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, Action, hints, refusal
 from tui.command_line import CommandLine, parse
+from tui.mends import forget_closed
 from tui.screens.prompt import COMMAND, FILTER, Prompt
 from tui.widgets.hints_footer import Hint, HintsFooter
 from tui.widgets.live_table import LiveTable
@@ -85,6 +86,9 @@ class Performs:
         return cast("Widget", self).run_worker(
             work, group=group, name=title, exclusive=True, exit_on_error=False, description=title
         )
+
+    def on_unmount(self) -> None:
+        forget_closed(self.console)
 
     def explain_worker(self, event: Worker.StateChanged) -> None:
         """Tells what went wrong in a worker of this screen."""
