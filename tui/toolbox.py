@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, cast
 
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, refusal
-from tui.forwards import Forwards
-from tui.policies import Policies
 from tui.screens.base import ConsoleScreen
 
 if TYPE_CHECKING:
     from tui.app import SliceTower
+    from tui.forwards import Forwards
+    from tui.policies import Policies
 
 MENU = ("check", "free", "setup", "forward", "copy-files", "keep")
 """The actions of the menu, in this order."""
@@ -31,6 +31,8 @@ class Toolbox:
         found = self.__dict__.get("_forwards")
         if found is None:
             app = self._app
+            from tui.forwards import Forwards
+
             found = Forwards(
                 lambda work: app.run_worker(work, group="forwards", name="forward a port", exit_on_error=False)
             )
@@ -51,6 +53,8 @@ class Toolbox:
         """
         found = self.__dict__.get("_policies")
         if found is None:
+            from tui.policies import Policies
+
             found = self.__dict__["_policies"] = Policies(self._app, self._app.require_tower())
         return cast("Policies", found)
 

@@ -111,6 +111,8 @@ def test_the_first_frame_is_the_fleet_with_its_head_and_what_it_waits_for(seen: 
         "backend.inventory",
         "backend.journal",
         "backend.tower",
+        "tui.forwards",
+        "tui.policies",
         "tui.screens.confirm",
         "tui.screens.entry",
         "tui.screens.fleet_detail",
