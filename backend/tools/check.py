@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 COORDINATOR_PORT = 8476
 """JAX's before 0.8.1, and the one that Google's own firewall rule opens (field notes, section 1d, number 66)."""
+
+NETWORK = ("https://pypi.org/simple/", "https://storage.googleapis.com/")
+"""What an installation and most jobs need."""
 
 _STEPS = (
     """
@@ -58,6 +61,30 @@ class Boots:
                 "INSERT OR REPLACE INTO boots VALUES (?, ?, ?, ?)",
                 [(node_of(worker), worker.worker_index, boot, at) for worker, boot in seen],
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What is looked at only when it is asked for: it takes the way to the outside, or reads whole folders."""
+
+    ways: tuple[str, ...] = ()
+    """URLs that a server must answer at."""
+    buckets: tuple[str, ...] = ()
+    registries: tuple[str, ...] = ()
+    """Whose docker login each worker must have."""
+    folders: tuple[str, ...] = ()
+    """Whose contents must be equal everywhere."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """For the program on the worker."""
+        pairs = (
+            ("--reach", self.ways),
+            ("--bucket", self.buckets),
+            ("--docker", self.registries),
+            ("--code", self.folders),
+        )
+        return [word for name, values in pairs for value in values for word in (name, value)]
 
 
 def _resource_of(fleet: Fleet, worker: WorkerRef) -> QueuedResource | None:
@@ -101,6 +128,7 @@ async def check(
     port: int = COORDINATOR_PORT,
     root: str = "/",
     python: str = "",
+    outside: Outside | None = None,
     timeout_s: float = PROGRAM_TIMEOUT_S,
     told: Told | None = None,
 ) -> CheckReport:
@@ -112,6 +140,7 @@ async def check(
         port: Of the coordinator: seen from every other worker.
         root: Where /dev, /tmp and /var are looked for on the workers.
         python: Whose packages are looked at; empty for that of `setup`, else python3.
+        outside: What each is to reach beyond itself, and whose code is compared.
         timeout_s: For each worker's answer.
         told: Hears what is waited for while connecting.
 
@@ -122,8 +151,10 @@ async def check(
     arguments = ["--root", root]
     if len(ordered) > 1 and ordered[0].internal_ip:
         arguments += ["--coordinator", f"{ordered[0].internal_ip}:{port}"]
+    if outside is not None:
+        arguments += outside.arguments
     answers = await run_everywhere(
-        tower.pool, ordered, ("check",), arguments, python=python, timeout_s=timeout_s, told=told
+        tower.pool, ordered, ("outside", "check"), arguments, python=python, timeout_s=timeout_s, told=told
     )
     return report(answers, expected(tower.watch.fleet, ordered), Boots(tower.journal))
 

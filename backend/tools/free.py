@@ -39,7 +39,7 @@ async def free(
     answers = await run_everywhere(
         tower.pool,
         ordered,
-        ("check", "free"),
+        ("outside", "check", "free"),
         arguments,
         python=python,
         timeout_s=PROGRAM_TIMEOUT_S + grace_s + KILL_S,

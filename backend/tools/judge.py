@@ -6,15 +6,16 @@ Thresholds are named below. What a worker does not tell is not judged: nothing i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import median_high, median_low
 from typing import Any
 
 from backend.sanitize import plain
 from backend.targets import fold
+from backend.tools import judge_outside
+from backend.tools.looked import Expected, Looked, Said, grouped, is_cpu
 from backend.tools.model import Finding, Severity
 
-Facts = Mapping[str, Any]
+__all__ = ["Expected", "Looked", "judge", "names_of"]
 
 DISK_FULL = 0.9
 """Share of bytes or inodes from which a disk is told."""
@@ -32,58 +33,6 @@ YOUNG_S = 300.0
 VERSIONS = ("python", "jax", "jaxlib", "libtpu", "libtpu-nightly")
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What the fleet says about one worker."""
-
-    chips: int | None = None
-    """Of this worker; None when the type is unknown."""
-    slices: int = 1
-    slice_index: int = 0
-    boot_id: str = ""
-    """At the last look; empty when there was none."""
-    trouble: str = ""
-    """What the cloud says against its node, in a few words; empty while it is READY and healthy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """Everything that is judged."""
-
-    facts: Mapping[str, Facts]
-    """By address, in order."""
-    expected: Mapping[str, Expected] = field(default_factory=dict)
-    sent_at: Mapping[str, float] = field(default_factory=dict)
-    received_at: Mapping[str, float] = field(default_factory=dict)
-
-    def of(self, address: str) -> Expected:
-        return self.expected.get(address, Expected())
-
-    def section(self, name: str) -> Iterator[tuple[str, Any]]:
-        """(address, section) of each worker that told it."""
-        for address, facts in self.facts.items():
-            if facts.get(name) is not None:
-                yield address, facts[name]
-
-
-Said = Iterable[tuple[str, str]]
-"""(address, sentence)"""
-
-
-def _grouped(check: str, severity: Severity, said: Said, cure: str = "") -> Iterator[Finding]:
-    """The same sentence once, with all workers of which it is true."""
-    places: dict[str, list[str]] = {}
-    for address, what in said:
-        places.setdefault(plain(what), []).append(address)
-    for what, addresses in places.items():
-        yield Finding(check, severity, tuple(addresses), what, cure)
-
-
-def is_cpu(facts: Facts) -> bool:
-    """The worker's own environment says that JAX runs on its CPU."""
-    return ((facts.get("settings") or {}).get("jax_platforms") or "") == "cpu"
-
-
 def _process(about: Mapping[str, Any]) -> str:
     age = about.get("age_s")
     since = f", for {age:.0f} s" if isinstance(age, int | float) else ""
@@ -97,7 +46,7 @@ def nodes(looked: Looked) -> Iterator[Finding]:
     """The cloud's own word: maintenance minutes ahead is mostly a preemption (field notes, section 0, fact 4)."""
     said = [(address, each.trouble) for address, each in looked.expected.items() if each.trouble]
     cure = "Save a checkpoint now: a node that is unhealthy for maintenance is mostly gone within minutes."
-    yield from _grouped("node", Severity.WARN, said, cure)
+    yield from grouped("node", Severity.WARN, said, cure)
 
 
 def devices(looked: Looked) -> Iterator[Finding]:
@@ -113,10 +62,10 @@ def devices(looked: Looked) -> Iterator[Finding]:
             cpu.append((address, f"CPU workers with {found} device nodes"))
         else:
             wrong.append((address, f"{found} chips are found, and {chips} should be there"))
-    yield from _grouped("devices", Severity.OK, cpu)
-    yield from _grouped("devices", Severity.OK, right)
+    yield from grouped("devices", Severity.OK, cpu)
+    yield from grouped("devices", Severity.OK, right)
     cure = "A chip that is missing comes back with a new VM alone: `slicetower qr recreate`, or wait for the repair."
-    yield from _grouped("devices", Severity.FAIL, wrong, cure)
+    yield from grouped("devices", Severity.FAIL, wrong, cure)
 
 
 def holders(looked: Looked) -> Iterator[Finding]:
@@ -126,7 +75,7 @@ def holders(looked: Looked) -> Iterator[Finding]:
         for address, section in looked.section("devices")
         for each in section["holders"]
     ]
-    yield from _grouped(
+    yield from grouped(
         "holders", Severity.FAIL, said, "If it should be gone: `slicetower free TARGET` stops it and confirms it."
     )
     blind = [
@@ -134,7 +83,7 @@ def holders(looked: Looked) -> Iterator[Finding]:
         for address, section in looked.section("devices")
         if section.get("processes_not_seen") and not section["holders"] and section["count"]
     ]
-    yield from _grouped("holders", Severity.WARN, blind, "Log in as a user with sudo to see who holds the chips.")
+    yield from grouped("holders", Severity.WARN, blind, "Log in as a user with sudo to see who holds the chips.")
 
 
 def lockfile(looked: Looked) -> Iterator[Finding]:
@@ -146,13 +95,13 @@ def lockfile(looked: Looked) -> Iterator[Finding]:
             level = Severity.WARN if chips == 0 and is_cpu(looked.facts[address]) else Severity.FAIL
             stale[level].append((address, f"{section['path']} is left behind by a program that is gone"))
     for level, said in stale.items():
-        yield from _grouped("lockfile", level, said, "`slicetower free TARGET` removes it.")
+        yield from grouped("lockfile", level, said, "`slicetower free TARGET` removes it.")
     unknown = [
         (address, f"{section['path']} is there, and its owner can't be seen")
         for address, section in looked.section("lockfile")
         if section["exists"] and not section["stale"] and not section["owners"]
     ]
-    yield from _grouped("lockfile", Severity.WARN, unknown, "If nothing runs: `sudo rm` it.")
+    yield from grouped("lockfile", Severity.WARN, unknown, "If nothing runs: `sudo rm` it.")
 
 
 def versions(looked: Looked) -> Iterator[Finding]:
@@ -175,7 +124,7 @@ def versions(looked: Looked) -> Iterator[Finding]:
         for address, section in told.items()
         if not section.get("jax")
     ]
-    yield from _grouped("versions", Severity.WARN, missing, "`slicetower setup TARGET` makes a venv with it.")
+    yield from grouped("versions", Severity.WARN, missing, "`slicetower setup TARGET` makes a venv with it.")
     without = [
         (address, "jax is installed without libtpu")
         for address, section in told.items()
@@ -183,7 +132,7 @@ def versions(looked: Looked) -> Iterator[Finding]:
         and not (section.get("libtpu") or section.get("libtpu-nightly"))
         and not is_cpu(looked.facts[address])
     ]
-    yield from _grouped("versions", Severity.FAIL, without, "`slicetower setup TARGET` installs jax[tpu].")
+    yield from grouped("versions", Severity.FAIL, without, "`slicetower setup TARGET` installs jax[tpu].")
     if told and not missing:
         shown = next(iter(told.values()))
         text = ", ".join(f"{name} {shown[name]}" for name in VERSIONS if shown.get(name))
@@ -200,7 +149,7 @@ def processes(looked: Looked) -> Iterator[Finding]:
         for each in section.get("own", ())
         if (address, each["pid"]) not in held
     ]
-    yield from _grouped(
+    yield from grouped(
         "processes", Severity.WARN, said, "If it is left over: `slicetower runs stop ID`, or kill that pid."
     )
 
@@ -219,7 +168,7 @@ def disks(looked: Looked) -> Iterator[Finding]:
                     levels[level].append((address, f"{disk['path']} is {used:.0%} full, {left} are left"))
     cure = "Old checkpoints, /tmp/tpu_logs, model caches and docker images are the usual ones."
     for level, said in levels.items():
-        yield from _grouped("disk", level, said, cure)
+        yield from grouped("disk", level, said, cure)
 
 
 def memory(looked: Looked) -> Iterator[Finding]:
@@ -228,7 +177,7 @@ def memory(looked: Looked) -> Iterator[Finding]:
         for address, section in looked.section("memory")
         if section["available_bytes"] < MEMORY_LOW * section["bytes"]
     ]
-    yield from _grouped(
+    yield from grouped(
         "memory", Severity.WARN, low, "`slicetower run TARGET -- ps aux --sort=-rss` shows who has it."
     )
     killed = [
@@ -236,7 +185,7 @@ def memory(looked: Looked) -> Iterator[Finding]:
         for address, section in looked.section("memory")
         if section.get("oom_kills")
     ]
-    yield from _grouped("memory", Severity.WARN, killed, "Load less per host: a run there may have ended for that.")
+    yield from grouped("memory", Severity.WARN, killed, "Load less per host: a run there may have ended for that.")
 
 
 def clocks(looked: Looked) -> Iterator[Finding]:
@@ -275,9 +224,9 @@ def limits(looked: Looked) -> Iterator[Finding]:
         if soft is not None and not is_cpu(looked.facts[address]):
             locked.append((address, f"a process may lock {soft // 1024} KiB of memory, and libtpu locks more"))
     cure = "Raise it in /etc/security/limits.d (nofile), or with `ulimit -n` before the program."
-    yield from _grouped("limits", Severity.WARN, few, cure)
+    yield from grouped("limits", Severity.WARN, few, cure)
     cure = "Set `* - memlock unlimited` in /etc/security/limits.d; for docker --ulimit memlock=-1:-1."
-    yield from _grouped("limits", Severity.WARN, locked, cure)
+    yield from grouped("limits", Severity.WARN, locked, cure)
 
 
 def multislice(looked: Looked) -> Iterator[Finding]:
@@ -313,11 +262,9 @@ def multislice(looked: Looked) -> Iterator[Finding]:
     cure = (
         "Without them each slice runs for itself. Only a request with --node-count (or its API) makes a Multislice."
     )
-    yield from _grouped("multislice", Severity.FAIL, absent, cure)
-    yield from _grouped(
-        "multislice", Severity.FAIL, wrong, "Recreate the request: its slices do not belong together."
-    )
-    yield from _grouped("multislice", Severity.WARN, own, "Remove them unless you meant them.")
+    yield from grouped("multislice", Severity.FAIL, absent, cure)
+    yield from grouped("multislice", Severity.FAIL, wrong, "Recreate the request: its slices do not belong together.")
+    yield from grouped("multislice", Severity.WARN, own, "Remove them unless you meant them.")
 
 
 def coordinator(looked: Looked) -> Iterator[Finding]:
@@ -331,11 +278,11 @@ def coordinator(looked: Looked) -> Iterator[Finding]:
             free.append((address, f"{where} can be reached, and its port is free"))
         else:
             blocked.append((address, f"{where} can't be reached: {section.get('error', '')}"))
-    yield from _grouped("coordinator", Severity.OK, free)
-    yield from _grouped(
+    yield from grouped("coordinator", Severity.OK, free)
+    yield from grouped(
         "coordinator", Severity.WARN, busy, "A run that goes on, or what is left of one: `slicetower runs list`."
     )
-    yield from _grouped(
+    yield from grouped(
         "coordinator", Severity.FAIL, blocked, "Open the port between the workers (VPC firewall, same network)."
     )
 
@@ -349,11 +296,11 @@ def startup(looked: Looked) -> Iterator[Finding]:
             bad.append((address, f"the startup script failed: {section.get('result')}"))
     for address, section in looked.section("packages"):
         apt += [(address, f"apt is locked by {_process(each)}") for each in section["lock_holders"]]
-    yield from _grouped(
+    yield from grouped(
         "startup", Severity.WARN, going, "Wait for it; its output: `journalctl -u google-startup-scripts`."
     )
-    yield from _grouped("startup", Severity.FAIL, bad, "Its output: `journalctl -u google-startup-scripts`.")
-    yield from _grouped(
+    yield from grouped("startup", Severity.FAIL, bad, "Its output: `journalctl -u google-startup-scripts`.")
+    yield from grouped(
         "apt", Severity.WARN, apt, "At first boot it takes some minutes; `slicetower setup` waits for it."
     )
 
@@ -381,8 +328,8 @@ def boots(looked: Looked) -> Iterator[Finding]:
             again.append((address, "it was booted again since the last check: what ran there is gone"))
         elif section["uptime_s"] < YOUNG_S:
             young.append((address, f"it has been up for {section['uptime_s']:.0f} s"))
-    yield from _grouped("boot", Severity.WARN, again, "`slicetower runs list` shows runs that were lost with it.")
-    yield from _grouped("boot", Severity.WARN, young, "It may still be setting itself up.")
+    yield from grouped("boot", Severity.WARN, again, "`slicetower runs list` shows runs that were lost with it.")
+    yield from grouped("boot", Severity.WARN, young, "It may still be setting itself up.")
 
 
 def tokens(looked: Looked) -> Iterator[Finding]:
@@ -391,7 +338,7 @@ def tokens(looked: Looked) -> Iterator[Finding]:
         for address, section in looked.section("settings")
         if section.get("empty")
     ]
-    yield from _grouped(
+    yield from grouped(
         "environment", Severity.WARN, said, "Unset it, or give it its value: an empty token is refused."
     )
 
@@ -402,7 +349,7 @@ def unreadable(looked: Looked) -> Iterator[Finding]:
         for address, facts in looked.facts.items()
         for name, reason in (facts.get("unreadable") or {}).items()
     ]
-    yield from _grouped("probe", Severity.WARN, said)
+    yield from grouped("probe", Severity.WARN, said)
 
 
 RULES: Sequence[Callable[[Looked], Iterator[Finding]]] = (
@@ -422,6 +369,7 @@ RULES: Sequence[Callable[[Looked], Iterator[Finding]]] = (
     names,
     boots,
     tokens,
+    *judge_outside.RULES,
     unreadable,
 )
 _ORDER = {Severity.FAIL: 0, Severity.WARN: 1, Severity.OK: 2}
@@ -435,7 +383,7 @@ def judge(looked: Looked, errors: Mapping[str, str] | None = None) -> tuple[Find
         errors: By address, why a worker told nothing.
     """
     found = list(
-        _grouped("reach", Severity.FAIL, _without_address(errors or {}), "`slicetower fleet` shows its state.")
+        grouped("reach", Severity.FAIL, _without_address(errors or {}), "`slicetower fleet` shows its state.")
     )
     for rule in RULES:
         found += rule(looked)

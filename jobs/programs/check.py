@@ -4,7 +4,7 @@ Prints one JSON object: device nodes and who holds them, libtpu's lockfile and i
 clock, boot, Multislice settings, startup script, package locks, and whether a coordinator answers. What could not be
 read is listed under `unreadable`, never guessed: without root, other users' processes stay invisible.
 
-Shipped to workers: one file, the standard library alone, Python 3.8 and newer.
+Shipped to workers together with its sibling outside.py: the standard library alone, Python 3.8 and newer.
 Field names: bytes and `_s` seconds; `None` where the worker does not say.
 """
 
@@ -26,8 +26,14 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent import futures
 from importlib import metadata
 from typing import Any, Callable, Dict  # noqa: UP035 (Python 3.8 evaluates the alias below)
+
+try:
+    from jobs.programs import outside
+except ImportError:
+    import outside  # type: ignore[import-not-found,no-redef]
 
 Facts = Dict[str, Any]  # noqa: UP006
 PACKAGES = ("jax", "jaxlib", "libtpu", "libtpu-nightly")
@@ -39,6 +45,7 @@ NUMBER = re.compile(r"(\d+)")
 METADATA_LIMIT_S = 2.0
 COORDINATOR_LIMIT_S = 3.0
 SYSTEMCTL_LIMIT_S = 5.0
+WAYS_AT_ONCE = 16
 TOKENS = ("WANDB_", "HF_", "HUGGING_FACE_")
 COMMAND_LENGTH = 400
 """Characters of a command line that are shown."""
@@ -267,7 +274,7 @@ def multislice(machine: Machine) -> Facts:
     """MEGASCALE_* of this environment, and those of the VM's metadata (`tpu-env`) where there is a metadata server."""
     facts: Facts = {"environment": {}, "metadata": None}
     facts["environment"] = {name: value for name, value in os.environ.items() if name.startswith("MEGASCALE_")}
-    host = os.environ.get("GCE_METADATA_HOST") or ("metadata.google.internal" if on_google(machine) else "")
+    host = metadata_host(machine)
     if host:
         # No urllib: it would ask a proxy for the machine's own metadata.
         connection = http.client.HTTPConnection(host, timeout=METADATA_LIMIT_S)
@@ -279,6 +286,10 @@ def multislice(machine: Machine) -> Facts:
         wanted = ("MEGASCALE_", "ACCELERATOR_TYPE", "WORKER_ID", "TOPOLOGY", "NODE_ID", "ZONE")
         facts["metadata"] = {name: value for name, value in pairs if name.startswith(wanted)}
     return facts
+
+
+def metadata_host(machine: Machine) -> str:
+    return os.environ.get("GCE_METADATA_HOST") or ("metadata.google.internal" if on_google(machine) else "")
 
 
 def on_google(machine: Machine) -> bool:
@@ -304,6 +315,11 @@ def packages(machine: Machine) -> Facts:
         for pid in machine.locked_by(machine.path(path)):
             owners.setdefault(pid, []).append(path)
     return {"lock_holders": [dict(machine.about(pid), locks=locks) for pid, locks in owners.items()]}
+
+
+def bundles(machine: Machine) -> Facts:
+    """The code that was shipped here last."""
+    return outside.bundles(machine.path(os.path.expanduser("~")))
 
 
 def coordinator(address: str) -> Facts:
@@ -333,6 +349,7 @@ SECTIONS: tuple[tuple[str, Callable[[Machine], Any]], ...] = (
     ("multislice", multislice),
     ("startup", startup),
     ("packages", packages),
+    ("bundles", bundles),
 )
 
 
@@ -357,12 +374,35 @@ def probe(machine: Machine) -> Facts:
     return facts
 
 
+def asked(machine: Machine, arguments: argparse.Namespace) -> Facts:
+    """What is looked at on request alone, all at once: each has a bound of its own."""
+    host, home = metadata_host(machine), machine.path(os.path.expanduser("~"))
+    with futures.ThreadPoolExecutor(max_workers=WAYS_AT_ONCE) as pool:
+        ways = [pool.submit(outside.reach, url) for url in arguments.reach]
+        buckets = [pool.submit(outside.bucket, name, host) for name in arguments.bucket]
+        facts: Facts = {
+            "ways": [way.result() for way in ways],
+            "buckets": [found.result() for found in buckets],
+            "docker": [outside.docker(registry, home) for registry in arguments.docker],
+            "folders": [outside.code(machine.path(os.path.expanduser(path))) for path in arguments.code],
+        }
+    return {name: found for name, found in facts.items() if found}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="check", description="Looks at one worker and prints JSON.")
     parser.add_argument("--root", default="/", help="where /dev, /tmp and, if it is there, /proc are looked for")
     parser.add_argument("--coordinator", default="", metavar="HOST:PORT", help="see whether it takes a connection")
+    parser.add_argument("--reach", action="append", default=[], metavar="URL", help="see whether a server answers")
+    parser.add_argument("--bucket", action="append", default=[], metavar="NAME", help="see whether it can be read")
+    parser.add_argument(
+        "--docker", action="append", default=[], metavar="REGISTRY", help="see whether docker can pull"
+    )
+    parser.add_argument("--code", action="append", default=[], metavar="DIR", help="the digest of its contents")
     arguments = parser.parse_args()
-    facts = probe(Machine(arguments.root))
+    machine = Machine(arguments.root)
+    facts = probe(machine)
+    facts.update(asked(machine, arguments))
     if arguments.coordinator:
         facts["coordinator"] = coordinator(arguments.coordinator)
     print(json.dumps(facts))

@@ -212,7 +212,22 @@ class StatusFile:
 
 
 def read_status(run: str) -> Status:
-    """The run's status as it is now: what its file says, corrected by what lives."""
+    """The run's status as it is now: what its file says, corrected by what lives.
+
+    Who was alive when the file was written may have written another one before it was looked for: nothing is called lost
+    before two looks have found the same.
+    """
+    status = look_at(run)
+    while status["state"] == "lost":
+        again = look_at(run)
+        if again == status:
+            break
+        status = again
+    return status
+
+
+def look_at(run: str) -> Status:
+    """One look."""
     folder = run_folder(run)
     for attempt in range(TORN_READS):
         try:

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 PROGRAM = Path(__file__).parents[2] / "jobs" / "programs" / "supervisor.py"
 BOUND_S = 90.0
+INTERPRETER = os.environ.get("WORKER_PYTHON", sys.executable)
+"""Whose python3 the worker has: WORKER_PYTHON runs all tests of the supervisor with an older one."""
 T = TypeVar("T")
 
 
@@ -39,6 +41,7 @@ class Worker:
     """A home with a boot id of its own."""
 
     home: Path
+    interpreter: str = INTERPRETER
 
     @property
     def boot_file(self) -> Path:
@@ -53,7 +56,7 @@ class Worker:
         return {"PATH": os.environ["PATH"], **own}
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-S", str(PROGRAM), *arguments]
+        return [self.interpreter, "-S", str(PROGRAM), *arguments]
 
     def popen(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -114,9 +117,9 @@ class Worker:
 
 
 @contextlib.contextmanager
-def worker(directory: Path, name: str = "home") -> Iterator[Worker]:
+def worker(directory: Path, name: str = "home", *, interpreter: str = INTERPRETER) -> Iterator[Worker]:
     """A worker whose processes are gone at the end."""
-    made = Worker(directory / name)
+    made = Worker(directory / name, interpreter)
     made.home.mkdir()
     made.reboot("boot-1")
     try:

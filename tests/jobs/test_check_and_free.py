@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import socket
@@ -93,19 +92,6 @@ def chips(tmp_path: Path) -> Iterator[Chips]:
     made = Chips(tmp_path / "root")
     yield made
     made.end()
-
-
-@pytest.mark.parametrize("program", ["check.py", "free.py"])
-def test_shipped_programs_are_of_the_oldest_syntax_and_stand_alone(program: str) -> None:
-    tree = ast.parse((PROGRAMS / program).read_text(), feature_version=(3, 8))
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add((node.module or "").partition(".")[0])
-    assert "jax" not in names
-    assert names - {"jobs", "check"} <= sys.stdlib_module_names
 
 
 def test_nodes_are_counted_in_numeric_order_without_the_drivers_own(chips: Chips) -> None:

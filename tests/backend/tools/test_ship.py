@@ -23,7 +23,7 @@ async def test_a_probe_answers_through_a_noisy_login_shell(tmp_path: Path) -> No
         pool = server.pool()
         try:
             answers = await run_everywhere(
-                pool, [worker(0), worker(1)], ("check",), ["--root", str(tmp_path / "none")]
+                pool, [worker(0), worker(1)], ("outside", "check"), ["--root", str(tmp_path / "none")]
             )
         finally:
             await pool.close()
@@ -56,7 +56,9 @@ async def test_what_holds_a_chip_is_ended_over_ssh_and_nothing_else(tmp_path: Pa
         async with sshd(tmp_path) as server:
             pool = server.pool()
             try:
-                (answer,) = await run_everywhere(pool, [worker(0)], ("check", "free"), ["--root", str(root)])
+                (answer,) = await run_everywhere(
+                    pool, [worker(0)], ("outside", "check", "free"), ["--root", str(root)]
+                )
             finally:
                 await pool.close()
         assert answer.facts is not None

@@ -111,3 +111,16 @@ def test_a_node_before_its_maintenance_is_warned_of(simulators: SimulatorFactory
     assert found["severity"] == "warn"
     assert found["workers"] == [f"train-a/1/{number}" for number in range(4)]
     assert "UNHEALTHY_MAINTENANCE" in found["what"]
+
+
+def test_workers_are_asked_what_they_reach_and_which_code_they_have(simulator: Simulator, tmp_path: Path) -> None:
+    root = empty_root(tmp_path / "root")
+    (root / "code").mkdir()
+    (root / "code" / "a.py").touch()
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        url = f"https://127.0.0.1:{gone.getsockname()[1]}/"
+    done = simulator.cli("check", "train-a/0", "--root", str(root), "--reach", url, "--code", "/code")
+    assert done.returncode == 1, done.stderr
+    assert f"{url} can't be reached" in done.stdout
+    assert "everywhere" in done.stdout
+    assert simulator.cli("check", "train-a/0", "--reach", "pypi.org").returncode == 2
