@@ -6,20 +6,35 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulator import ROOT, Simulator, run_cli, start_simulator
+from tests.backend.tools.wheels import make_wheel
+from tests.simulator import ROOT, Simulator, own_environment, run_cli, start_simulator
 
 COMMANDS = Path(__file__).parent / "commands.txt"
 TRANSCRIPTS = ROOT / "docs" / "transcripts.md"
 SEED = 7
 LONG_S = 300.0
+PREFLIGHT_PYTHON = os.environ.get("PREFLIGHT_PYTHON", str(ROOT / ".venv-preflight" / "bin" / "python"))
+"""With libtpu; `make setup-preflight` makes it."""
 FIXED = (
+    (re.escape(PREFLIGHT_PYTHON), ".venv-preflight/bin/python"),
+    (r"\b\d{8}-\d{6}-[a-z0-9]{4}\b", "20261130-120000-k3f9"),
+    (r"\b[0-9a-f]{64}\b", "0" * 64),
+    (r"uid \d{18,19}", "uid 1000000000000000000"),
+    (r'"pid": \d+', '"pid": 4711'),
+    (r"127\.0\.0\.1:\d{5}", "127.0.0.1:41001"),
     (r"operation-[0-9]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+", "operation-1790000000000-0000000000000-00000000-00000000"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "2026-11-30T12:00:00Z"),
     (r"AAAAC3NzaC1lZDI1NTE5AAAAI[\w+/=]+", "AAAAC3NzaC1lZDI1NTE5AAAAI..."),
@@ -60,16 +75,62 @@ def commands() -> list[tuple[str, str]]:
 
 def record(simulator: Simulator, wanted: Iterable[tuple[str, str]]) -> list[Said]:
     """Runs commands one after the other, as an operator would, stderr after stdout."""
+    make_wheel(_folder(simulator.directory / "wheels"), "tinytool", "1.0")
     said = []
     for section, command in wanted:
-        words = shlex.split(command)
-        if words[:2] == ["sim", "inject"]:
-            words = ["sim", "inject", "--dir", str(simulator.directory), *words[2:]]
-            done = run_cli(*words, home=simulator.directory, timeout_s=LONG_S)
-        else:
-            done = simulator.cli(*words, timeout_s=LONG_S)
+        done = _run(simulator, command)
         said.append(Said(section, command, done.returncode, fixed(done.stdout + done.stderr, simulator.directory)))
     return said
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def _run(simulator: Simulator, command: str) -> subprocess.CompletedProcess[str]:
+    """One line of commands.txt.
+
+    `ID` is the newest run or benchmark, `~` the operator's home, and a command that ends with `^C` gets that once it has
+    said something.
+    """
+    words = [word.replace("~", str(simulator.directory)) for word in shlex.split(command)]
+    if "ID" in words:
+        newest = json.loads(simulator.cli("runs", "list", "--limit", "1", "--format", "json").stdout)["run"]
+        words = [newest if word == "ID" else word for word in words]
+    words = [PREFLIGHT_PYTHON if word == ".venv-preflight/bin/python" else word for word in words]
+    if words[:2] == ["sim", "inject"]:
+        words = ["sim", "inject", "--dir", str(simulator.directory), *words[2:]]
+        return run_cli(*words, home=simulator.directory, timeout_s=LONG_S)
+    if words[-1] == "^C":
+        return _interrupted(simulator, words[:-1])
+    return simulator.cli(*words, timeout_s=LONG_S)
+
+
+def _interrupted(simulator: Simulator, words: list[str]) -> subprocess.CompletedProcess[str]:
+    """What a verb in the foreground said until Ctrl-C, and after it."""
+    before = [] if words[0] == "sim" else ["--context-file", str(simulator.context_file)]
+    with (
+        tempfile.TemporaryFile() as told,
+        subprocess.Popen(
+            [sys.executable, "-m", "tui.cli.main", *before, *words],
+            cwd=ROOT,
+            env=own_environment(simulator.directory),
+            stdin=subprocess.DEVNULL,
+            stdout=told,
+            stderr=subprocess.STDOUT,
+        ) as process,
+    ):
+        end = time.monotonic() + LONG_S
+        while not os.fstat(told.fileno()).st_size and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        try:
+            code = process.wait(LONG_S)
+        finally:
+            process.kill()
+        told.seek(0)
+        return subprocess.CompletedProcess(words, code, told.read().decode("utf-8"), "")
 
 
 def fixed(text: str, home: Path) -> str:
@@ -77,7 +138,7 @@ def fixed(text: str, home: Path) -> str:
     text = text.replace(str(home), "~")
     for pattern, replacement in FIXED:
         text = re.sub(pattern, replacement, text)
-    return text.strip()
+    return text.strip("\n")
 
 
 def comparable(text: str) -> str:
@@ -90,8 +151,9 @@ def comparable(text: str) -> str:
 def written(said: Iterable[Said]) -> str:
     parts = [
         "# What each verb says",
-        "Recorded from the simulator (default scenario) by `python -m tests.transcripts.recording`; ids, ports and times of\n"
-        "day are replaced. `tests/transcripts` compares the first of them with what the program says now.",
+        "Recorded from the simulator (default scenario) by `python -m tests.transcripts.recording`; ids, ports and times of day\n"
+        "are replaced. `ID` stands for the newest run, `^C` for Ctrl-C. `tests/transcripts` compares those that are quick with\n"
+        "what the program says now. Figures of benchmarks are those of a CPU. What the console shows is in docs/pictures/.",
     ]
     section = ""
     for item in said:

@@ -9,8 +9,8 @@ from tests.transcripts import recording
 from tui.cli.main import VERBS
 from tui.cli.qr import VERBS as QR_VERBS
 
-COMPARED = 7
-"""So many from the start: they change nothing, and a whole recording takes minutes."""
+COMPARED = 24
+"""So many from the start: those after them take minutes, or tell more of the machine than of the program."""
 
 
 def test_every_verb_has_a_transcript() -> None:

@@ -141,7 +141,8 @@ async def wait_ready(
             await tower.refresh()
             again, fleet = await tower.watch.wait_for(reached, max(ends_at - monotonic(), LEAST_WAIT_S))
             item = again or item
-        progress.say(f"{item.state}, ready: ssh answers on {len(workers_of(item))} workers")
+        number = len(workers_of(item))
+        progress.say(f"{item.state}, ready: ssh answers on {number} worker{'' if number == 1 else 's'}")
     if item is not None:
         print_rows([item], fleet, output)
     return ExitCode.OK
