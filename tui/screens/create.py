@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical, VerticalScroll
-from textual.widget import Widget
+from textual.widget import AwaitMount, Widget
 from textual.widgets import Input, Static, TextArea
 
 from backend.cloud import equivalents
@@ -40,11 +40,12 @@ from tui.screens.create_form import (
     write,
 )
 from tui.screens.deeds import rest_of
-from tui.screens.form import FormBody, FormInput, FormLine, PickedChoice
+from tui.screens.form import FormBody, FormInput, FormLine, Further, PickedChoice
 from tui.screens.form_screen import FormScreen
 from tui.screens.texts import to_json
 from tui.wording import count
 
+FURTHER = tuple(field for field in FIELDS if field.more)
 LABELS = {field.name: field.label for field in FIELDS}
 PREVIEWS = ("JSON", "gcloud alpha", "gcloud", "curl")
 
@@ -101,18 +102,45 @@ class CreateScreen(FormScreen):
             self._runtime_is_ours = not self._texts.get("runtime_version")
         with Container(id="create"):
             with FormBody(id="form"):
-                further = False
-                for field in FIELDS:
-                    if field.more and not further:
-                        further = True
-                        yield Static("further options", classes="form-heading", markup=False)
-                    yield self._line(field)
+                yield from (self._line(field) for field in FIELDS if not field.more)
+                if any(self._texts.get(field.name) for field in FURTHER):
+                    yield from self._further_lines()
+                else:
+                    yield Further(len(FURTHER))
             with Vertical(id="preview-pane"):
                 yield Static(id="preview-title", markup=False)
                 with VerticalScroll(id="preview-scroll", can_focus=False):
                     yield Static(id="preview", markup=False)
         yield Static(id="create-standing", markup=False)
         yield Static(id="create-summary", markup=False)
+
+    def _further_lines(self) -> Iterable[Widget]:
+        yield Static("further options", classes="form-heading", markup=False)
+        yield from (self._line(field) for field in FURTHER)
+
+    def open_further(self, texts: Mapping[str, str] | None = None) -> AwaitMount | None:
+        """Makes the lines of the further options, without which the form opens: there are a hundred widgets to them."""
+        place = next(iter(self.query(Further)), None)
+        if place is None:
+            return None
+        self._texts |= texts or {}
+        mounted = self.query_one(FormBody).mount_all(list(self._further_lines()), before=place)
+        self.__dict__.pop("_lines", None)
+        self._dirty = True
+        return mounted
+
+    @on(Further.Wanted)
+    async def _further_wanted(self) -> None:
+        mounted = self.open_further()
+        if mounted is None:
+            return
+        await mounted
+        place = self.query_one(Further)
+        self.set_focus(self.line(FURTHER[0].name).control)
+        for event in place.early:
+            if self.focused is not None:
+                self.focused._forward_event(event)
+        await place.remove()
 
     def _line(self, field: Field) -> FormLine:
         context = self.console.context
@@ -324,6 +352,8 @@ class CreateScreen(FormScreen):
     def fill(self, texts: Mapping[str, str]) -> None:
         """Replaces what the form says."""
         self._runtime_is_ours = not texts.get("runtime_version")
+        if any(texts.get(field.name) for field in FURTHER) and self.open_further(texts) is not None:
+            self.query_one(Further).remove()
         for line in self.lines.values():
             if line.field_name in texts and (texts[line.field_name] or line.field_name not in ("zone", "name")):
                 line.value = texts[line.field_name]
@@ -349,6 +379,9 @@ class CreateScreen(FormScreen):
         if request is None or self.found:
             first = self.found[0] if self.found else None
             if first is not None and first.field in FIELD_NAMES:
+                if first.field not in self.lines and (mounted := self.open_further()) is not None:
+                    await mounted
+                    await self.query_one(Further).remove()
                 self.line(first.field).control.focus()
             raise OperatorError("Nothing was sent: the form has mistakes.", str(first) if first is not None else "")
         tower = self.console.require_tower()

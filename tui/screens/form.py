@@ -109,6 +109,38 @@ class FormInput(Entry):
             self.post_message(self.CommandPasted(text))
 
 
+class Further(Widget, can_focus=True):
+    """Stands for fields that are made when they are wanted: by going on to it, or by a click."""
+
+    @dataclass
+    class Wanted(Message):
+        """The operator went on past the fields that are there."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(id="further")
+        self._number = number
+        self.early: list[events.Key] = []
+        """What was typed while the fields are being made."""
+
+    def render(self) -> Content:
+        glyphs: GlyphSet = getattr(self.app, "glyphs", UNICODE)
+        return Content(f"{glyphs['collapsed']} {self._number} further options: going on here opens them")
+
+    def on_focus(self) -> None:
+        self.post_message(self.Wanted())
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return bool(character and character.isprintable())
+
+    def on_key(self, event: events.Key) -> None:
+        if event.is_printable:
+            event.stop()
+            self.early.append(event)
+
+    def on_click(self) -> None:
+        self.focus()
+
+
 class FormBody(VerticalScroll, inherit_bindings=False, can_focus=False):
     """Scrolls to the field that has the focus; up and down are left to the form."""
 
@@ -134,6 +166,7 @@ class FormLine(Vertical):
         self._choices = tuple(choices)
         self._suggestions = tuple(suggestions)
         self._said = ("", False)
+        self._composed = False
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="form-row"):
@@ -154,6 +187,9 @@ class FormLine(Vertical):
                 )
         yield Static(classes="form-problem", markup=False)
 
+    def on_mount(self) -> None:
+        self._composed = True
+
     @cached_property
     def control(self) -> Input | PickedChoice:
         selector = f"#field-{self.field_name}"
@@ -161,10 +197,14 @@ class FormLine(Vertical):
 
     @property
     def value(self) -> str:
-        return self.control.value
+        """What it says; before it is mounted, what it will begin with."""
+        return self.control.value if self._composed else self._value
 
     @value.setter
     def value(self, value: str) -> None:
+        if not self._composed:
+            self._value = value
+            return
         control = self.control
         control.value = value
         if isinstance(control, Input):
@@ -183,7 +223,7 @@ class FormLine(Vertical):
 
     def say(self, text: str, *, warning: bool = False) -> None:
         """Shows the sentence about this field; an empty one hides it."""
-        if (text, warning) == self._said:
+        if (text, warning) == self._said or not self._composed:
             return
         # An update is a layout, and a form has forty lines.
         self._said = (text, warning)
