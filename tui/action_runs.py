@@ -121,6 +121,16 @@ RUN_ACTIONS: tuple[Action, ...] = (
         hint=4,
     ),
     Action(
+        "setup-here",
+        ("f7",),
+        "setup",
+        "Make an environment with jax on these workers, where it is missing or differs.",
+        on(BENCH_FORM),
+        hint=6,
+        changes=True,
+        confirm=Confirm.ASK,
+    ),
+    Action(
         "sweep",
         ("f6",),
         "sweep",

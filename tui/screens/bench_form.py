@@ -14,7 +14,7 @@ from backend.model import EventKind, QueuedResource
 from backend.outcomes import OperatorError
 from backend.sanitize import plain_text
 from jobs.meshes import Mesh, default_mesh, legal_meshes
-from tui.actions import BENCH_FORM, bindings
+from tui.actions import BENCH_FORM, BY_ID, bindings
 from tui.screens.form import FormBody, FormLine, PickedChoice
 from tui.screens.form_screen import FormScreen
 from tui.wording import count
@@ -108,6 +108,7 @@ class BenchFormScreen(FormScreen):
         self.plan: BenchPlan | None = None
         self._trouble: OperatorError | None = None
         self._asking = True
+        self._asks_again = False
         self._news = "Asking the workers what they are …"
 
     def compose_body(self) -> Iterable[Widget]:
@@ -177,11 +178,25 @@ class BenchFormScreen(FormScreen):
             lines += [f"refused: {text}" for text in plan.refusals]
         elif plan is not None:
             lines += plan_lines(plan)
+            if lacking := sum(not each.jax and not each.error for each in (self._survey or {}).values()):
+                key = self.console.settings.keymap.shown(BY_ID["setup-here"])
+                lines.insert(0, f"{count(lacking, 'worker')} without jax: {key} sets them up, and comes back here.")
             if not plan.refusals:
                 lines += ["", "ctrl+r starts it · f3 next legal mesh · f4 all of them · f5 preflight · f6 sweep"]
         body = self.query_one("#plan", Static)
         body.set_class(plan is None or bool(plan.refusals), "-refused")
         body.update(plain_text("\n".join(lines)))
+
+    def do_setup_here(self) -> None:
+        """One environment for all of them; the workers are asked again when this form is seen again."""
+        self._asks_again = True
+        self.console.open_setup([self._item.name])
+
+    def on_screen_resume(self) -> None:
+        if self._asks_again:
+            self._asks_again, self._asking = False, True
+            self._news = "Asking the workers again what they are …"
+            self.background(self._ask(), group="survey", title="ask the workers")
 
     def do_next_mesh(self) -> None:
         """Fills in the next legal mesh."""
