@@ -101,11 +101,11 @@ __all__ = [
 
 PRIORITY = frozenset(
     {"quit", "interrupt", "next-field", "previous-field", "command", "filter", "logs"}
-    | {"create", "run-command", "benchmark", "again", "go.create"}
+    | {"submit", "create", "run-command", "benchmark", "again", "go.create"}
 )
 """Handled before the widget that has the focus: to leave; and so that what is typed in the same burst, as over a slow
-line, belongs to the next field, to the command line or to the form that opens, and is never taken for verbs. `logs`, so
-that it works while a run's groups are still empty."""
+line, belongs to the next field, to the command line or to the form that opens, and is never taken for verbs. `submit`,
+so that nothing typed after it changes what is sent; `logs`, so that it works while a run's groups are still empty."""
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 

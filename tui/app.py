@@ -35,6 +35,7 @@ from tui.screens.fleet import FleetScreen
 from tui.settings import Settings
 from tui.station import Station
 from tui.themes import DEFAULT_THEME, ThemeStore
+from tui.toasts import Toasts
 from tui.wording import count
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ MEDIUM, WIDE, VAST = 100, 120, 150
 """Columns from which the fleet shows all its columns, forms stand beside their preview, the fleet beside its detail."""
 
 
-class SliceTower(Station, Navigation, App[int]):
+class SliceTower(Toasts, Station, Navigation, App[int]):
     """The console on one context."""
 
     TITLE = "slicetower"
@@ -149,17 +150,14 @@ class SliceTower(Station, Navigation, App[int]):
     async def on_event(self, event: TerminalEvent) -> None:
         if isinstance(event, (Key, MouseDown, MouseScrollDown, MouseScrollUp)):
             self.hold_reading()
-        if isinstance(event, Key) and isinstance(self.screen, Performs) and not self.screen.answers(event.time):
+        if isinstance(event, Key):
+            self.dismiss_read(event.time)
+        if isinstance(event, Key) and isinstance(self.screen, Performs) and not self.screen.takes(event):
             # Typed ahead, before the question was on the screen: whatever it was meant for, it is no answer.
             return
         await super().on_event(event)
 
     # Telling
-
-    def say(self, text: str, *, title: str = "", severity: str = "information") -> None:
-        """A toast. The text passes the gate and is never markup."""
-        level = cast("Any", severity)
-        self.notify(plain(text), title=plain(title), severity=level, markup=False, timeout=8)
 
     def note(self, kind: EventKind, text: str, *, subject: str = "") -> None:
         """An event of the console's own: shown among the events, and journalled."""

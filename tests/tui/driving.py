@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -24,6 +25,7 @@ class Console:
     def __init__(self, app: SliceTower, pilot: Pilot[int]) -> None:
         self.app = app
         self.pilot = pilot
+        self.told: list[str] = []
 
     @property
     def text(self) -> str:
@@ -61,8 +63,18 @@ class Console:
         await self.press("enter")
 
     def toasts(self) -> str:
-        """What toasts said."""
-        return "\n".join(f"{note.title} {note.message}" for note in self.app._notifications)
+        """What toasts have said so far; the screen shows only the newest."""
+        return "\n".join(self.told)
+
+    def listen(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Writes down what toasts say."""
+        notify = self.app.notify
+
+        def heard(message: str, *, title: str = "", **more: Any) -> None:
+            self.told.append(f"{title} {message}")
+            notify(message, title=title, **more)
+
+        monkeypatch.setattr(self.app, "notify", heard)
 
 
 @asynccontextmanager
@@ -85,6 +97,7 @@ async def console(
     app = SliceTower(context, settings, console_log=home / "console.log")
     async with app.run_test(size=size) as pilot:
         driven = Console(app, pilot)
+        driven.listen(monkeypatch)
         try:
             if loaded:
                 await driven.until(lambda: app.fleet.loaded, "the fleet")

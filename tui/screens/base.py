@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.events import Key
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -54,6 +55,10 @@ class Performs:
         """Whether a key pressed at `pressed_at` (monotonic seconds) is meant for this screen."""
         return True
 
+    def takes(self, event: Key) -> bool:
+        """Whether a key is for this screen as it is now; one that is not is dropped."""
+        return self.answers(event.time)
+
     def action_perform(self, action_id: str) -> None:
         """What a key is bound to."""
         self.perform(BY_ID[action_id])
@@ -80,6 +85,23 @@ class Performs:
         if inspect.iscoroutine(result):
             self.background(result, group=action.id, title=action.title)
         return True
+
+    def hints(self) -> list[Hint]:
+        """The footer of this screen: what can be done here, most useful first."""
+        keymap = self.console.settings.keymap
+        found = hints(self.SCOPE, read_only=self.console.read_only)
+        shown = [action for action in found if self.applies(action)]
+        return [
+            Hint(
+                keymap.shown(action),
+                action.title,
+                # The way to all the others is never dropped.
+                priority=len(shown) + 1 if action.id == "help" else len(shown) - place,
+                action=f"perform('{action.id}')",
+            )
+            for place, action in enumerate(shown)
+            if keymap.shown(action)
+        ]
 
     def background(self, work: Awaitable[Any], *, group: str, title: str) -> Worker[Any]:
         """Runs a coroutine as a worker; its error becomes a sentence on screen (`on_worker_state_changed`)."""
@@ -156,23 +178,6 @@ class ConsoleScreen(Performs, Screen[None]):
             self._crumbs = crumbs
             self.query_one("#crumbs", Static).update(crumbs)
         self.query_one(HintsFooter).set_hints(self.hints())
-
-    def hints(self) -> list[Hint]:
-        """The footer of this screen: what can be done here, most useful first."""
-        keymap = self.console.settings.keymap
-        found = hints(self.SCOPE, read_only=self.console.read_only)
-        shown = [action for action in found if self.applies(action)]
-        return [
-            Hint(
-                keymap.shown(action),
-                action.title,
-                # The way to all the others is never dropped.
-                priority=len(shown) + 1 if action.id == "help" else len(shown) - place,
-                action=f"perform('{action.id}')",
-            )
-            for place, action in enumerate(shown)
-            if keymap.shown(action)
-        ]
 
     def main_widget(self) -> Widget | None:
         """The widget that has the focus when nothing else asks for it."""
@@ -319,6 +324,13 @@ class Dialog(Performs, ModalScreen[Answer | None], Generic[Answer]):
 
     SCOPE = "dialog"
     CSS_PATH = "dialogs.tcss"
+
+    def on_mount(self) -> None:
+        """Its own keys stand in the footer while it is open, not those of the screen below."""
+        self.mount(HintsFooter(self.hints(), id="hints"))
+
+    def applies(self, action: Action) -> bool:
+        return action.id in ("submit", "back")
 
     def do_back(self) -> None:
         self.dismiss(None)

@@ -16,9 +16,10 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input, Static
 
 from backend.outcomes import OperatorError
-from tui.actions import DIALOG, bindings
+from tui.actions import DIALOG, Action, bindings
 from tui.screens.base import Dialog
 from tui.screens.entry import Entry
+from tui.widgets.hints_footer import Hint
 
 if TYPE_CHECKING:
     from backend.cloud.equivalents import Equivalent
@@ -76,6 +77,18 @@ class Question(Dialog[str]):
         self.query_one(f"#answer-{self._chosen + 1}", Button).focus()
         self._asked_at = time.monotonic()
 
+    def hints(self) -> list[Hint]:
+        numbers = Hint(f"1-{len(self._choices)}", "answers", priority=9)
+        return [
+            numbers,
+            Hint("left right", "choose", priority=8),
+            Hint("enter", "takes it", priority=8),
+            *super().hints(),
+        ]
+
+    def applies(self, action: Action) -> bool:
+        return action.id == "back"
+
     def answers(self, pressed_at: float) -> bool:
         """Whether a key pressed at `pressed_at` (monotonic seconds) can be an answer: it came after the question."""
         return pressed_at >= self._asked_at
@@ -132,6 +145,12 @@ class TypedConfirmation(Dialog[bool]):
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.do_submit()
+
+    def applies(self, action: Action) -> bool:
+        return action.id == "back" or (action.id == "explain" and self._same is not None)
+
+    def hints(self) -> list[Hint]:
+        return [Hint("enter", self._deed, priority=9), *super().hints()]
 
     def do_explain(self) -> None:
         if self._same is not None:
@@ -257,6 +276,16 @@ class Pick(Dialog[str]):
         with Vertical(classes="dialog -small"):
             yield Static(self._question, classes="dialog-title", markup=False)
             yield Static("\n".join(self._labels), classes="dialog-lines", markup=False)
+
+    def applies(self, action: Action) -> bool:
+        return action.id == "back"
+
+    def hints(self) -> list[Hint]:
+        return [
+            Hint(" ".join(self._answers), "picks", priority=9),
+            Hint("enter", "the first", priority=5),
+            *super().hints(),
+        ]
 
     def on_key(self, event: events.Key) -> None:
         if event.character in self._answers:

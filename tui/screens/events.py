@@ -31,11 +31,12 @@ KIND_TOKENS = {
 
 
 def sentence(event: Event) -> str:
-    """What happened, in words."""
+    """What happened, in words: a change of state once, with an arrow."""
     change = f"{event.before} → {event.after}" if event.before and event.after else event.after or event.before
-    if event.text:
-        return f"{change}: {event.text}" if change and event.kind == EventKind.STATE else event.text
-    return change
+    head = f"{event.subject}: {event.before} -> "
+    if event.before and event.text.startswith(head):
+        return f"{event.before} → {event.text.removeprefix(head)}"
+    return event.text or change
 
 
 def rows(events: Sequence[Event]) -> list[Row]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar
 
 from textual import events
 from textual.widget import Widget
+from textual.worker import Worker
 
+from tui.actions import Action
 from tui.screens.base import ConsoleScreen
 from tui.screens.form import FormLine
 
@@ -30,14 +33,34 @@ class FormScreen(ConsoleScreen):
         """The line of one field."""
         return self.lines[name]
 
-    @cached_property
+    @property
     def lines(self) -> dict[str, FormLine]:
-        """The lines by field name, in their order; asked for when they are mounted, and looked up once."""
-        return {line.field_name: line for line in self.query(FormLine)}
+        """The lines by field name, in their order; looked up once they are mounted."""
+        found: dict[str, FormLine] | None = self.__dict__.get("_lines")
+        if not found:
+            found = self.__dict__["_lines"] = {line.field_name: line for line in self.query(FormLine)}
+        return found
 
     def texts(self) -> dict[str, str]:
         """What the form says, by field name."""
         return {name: line.value for name, line in self.lines.items()}
+
+    _sending = False
+    """From ctrl+r until its question is answered, or what was asked for is sent."""
+
+    def perform(self, action: Action) -> bool:
+        begun = super().perform(action)
+        if action.id == "submit" and begun:
+            self._sending = any(each.group == "submit" and not each.is_finished for each in self.workers)
+        return begun
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        if event.worker.group == "submit" and event.worker.is_finished:
+            self._sending = False
+
+    def takes(self, event: events.Key) -> bool:
+        """What is typed after ctrl+r is meant for the question that is being made, and changes nothing of what is sent."""
+        return event.key == "escape" or not self._sending
 
     def _forward_event(self, event: events.Event) -> None:
         waits = not self._begun and self.focused is None
@@ -75,7 +98,12 @@ class FormScreen(ConsoleScreen):
 
     def do_back(self) -> None:
         """Leaves the form; what was typed is kept for the next of its kind."""
-        if self.draft_name and self._begun and not self.prompt.is_open and self.texts() != self._opened:
+        if (
+            self.draft_name
+            and self._begun
+            and not self.prompt.is_open
+            and _filled(self.texts()) != _filled(self._opened)
+        ):
             self.console.drafts[self.draft_name] = self.texts()
             self.console.say("Nothing was sent. What you typed is kept for when you open this form again.")
         super().do_back()
@@ -88,3 +116,8 @@ class FormScreen(ConsoleScreen):
 
     def do_previous_field(self) -> None:
         self.focus_previous()
+
+
+def _filled(texts: Mapping[str, str]) -> dict[str, str]:
+    """Without the empty ones: a field that was not made yet and one that nobody filled are the same."""
+    return {name: text for name, text in texts.items() if text}

@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.widgets import Static, TextArea
 
 from backend.sanitize import plain_text
-from tui.actions import DIALOG, bindings
+from tui.actions import DIALOG, Action, bindings
 from tui.screens.base import Dialog
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ class SameDialog(Dialog[None]):
             yield Static(self._heading, classes="dialog-title", markup=False)
             yield TextArea(page(self._same), read_only=True, soft_wrap=True, compact=True, id="same")
             yield Static("y copies · esc closes", classes="muted", markup=False)
+
+    def applies(self, action: Action) -> bool:
+        return action.id in ("copy-page", "back")
 
     def on_mount(self) -> None:
         self.query_one(TextArea).focus()
