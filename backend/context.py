@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 DEFAULT_ENDPOINT = "tpu.googleapis.com"
 DEFAULT_REST_ENDPOINT = "https://tpu.googleapis.com"
+GOOGLE_COMPUTE = "https://compute.googleapis.com"
+GOOGLE_OSLOGIN = "https://oslogin.googleapis.com"
 CONNECT_LIMIT = 256
 """SSH handshakes in flight (design: two limits, not one)."""
 
@@ -37,6 +39,8 @@ _CONTEXT_KEYS = (
     "also",
     "endpoint",
     "rest_endpoint",
+    "compute_endpoint",
+    "oslogin_endpoint",
     "transport",
     "credentials",
     "read_only",
@@ -92,6 +96,10 @@ class Context:
     """What is in the inventory, if there is one."""
     source: str = ""
     """Where it was read: a file, or gcloud's configuration."""
+    compute_endpoint: str = ""
+    """Compute Engine's, for a project's metadata; empty: Google's where Cloud TPU's is Google's, else none."""
+    oslogin_endpoint: str = ""
+    """OS Login's, the same way."""
 
     @property
     def inventory(self) -> Inventory:
@@ -106,6 +114,16 @@ class Context:
         pairs = [(self.project, zone) for zone in self.zones]
         pairs += [(project, zone) for project, zones in self.also for zone in zones]
         return tuple(dict.fromkeys(pairs))
+
+    @property
+    def compute_url(self) -> str:
+        """Empty: nobody serves it."""
+        return self.compute_endpoint or (GOOGLE_COMPUTE if self.rest_endpoint == DEFAULT_REST_ENDPOINT else "")
+
+    @property
+    def oslogin_url(self) -> str:
+        """Empty: nobody serves it."""
+        return self.oslogin_endpoint or (GOOGLE_OSLOGIN if self.rest_endpoint == DEFAULT_REST_ENDPOINT else "")
 
     def price(self, generation: str) -> float | None:
         """USD per chip-hour, or None where the operator gave no price."""
@@ -250,6 +268,8 @@ def _context(table: Table, name: str, folder: Path) -> Context:
         limits=_limits(table.table("limits")),
         listed=inventory,
         source=str(table.file),
+        compute_endpoint=table.get_str("compute_endpoint").rstrip("/"),
+        oslogin_endpoint=table.get_str("oslogin_endpoint").rstrip("/"),
     )
     _check_transport(table, context)
     return context
@@ -317,8 +337,10 @@ def is_loopback(endpoint: str) -> bool:
 
 
 def _check_transport(table: Table, context: Context) -> None:
+    more = [(key, table.get_str(key)) for key in ("compute_endpoint", "oslogin_endpoint") if key in table.data]
+    endpoints = [("rest_endpoint", context.rest_endpoint), *more]
     if context.transport == "insecure":
-        for key, endpoint in (("endpoint", context.endpoint), ("rest_endpoint", context.rest_endpoint)):
+        for key, endpoint in (("endpoint", context.endpoint), *endpoints):
             if not is_loopback(endpoint):
                 raise table.problem(
                     key,
@@ -332,12 +354,13 @@ def _check_transport(table: Table, context: Context) -> None:
                 'Write credentials = "none", or transport = "tls".',
             )
         return
-    if not context.rest_endpoint.startswith("https://"):
-        raise table.problem(
-            "rest_endpoint",
-            f"'{context.rest_endpoint}' is not https.",
-            'Write an https:// address, or transport = "insecure" for a loopback one.',
-        )
+    for key, endpoint in endpoints:
+        if not endpoint.startswith("https://"):
+            raise table.problem(
+                key,
+                f"'{endpoint}' is not https.",
+                'Write an https:// address, or transport = "insecure" for a loopback one.',
+            )
 
 
 def gcloud_folder(environment: Mapping[str, str] | None = None) -> Path:

@@ -147,6 +147,10 @@ class Channel:
                 self._channel = grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(), options=options)
         return self._channel
 
+    async def account(self) -> str:
+        """Whom the credentials are for; empty where they don't tell."""
+        return await self._credentials.account()
+
     async def rest(
         self,
         method: str,
@@ -157,17 +161,21 @@ class Channel:
         params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         timeout_s: float = CALL_TIMEOUT_S,
+        endpoint: str = "",
     ) -> dict[str, Any]:
         """One REST call; `path` starts with the version: `v2alpha1/projects/...`. GETs are sent again as reads are.
+
+        `endpoint` is another service's than Cloud TPU's, with the same credentials.
 
         Raises:
             CloudError: the service refused, or could not be reached.
             OperatorError: credentials are missing or can't be renewed.
         """
+        url = f"{endpoint or self._context.rest_endpoint}/{path.lstrip('/')}"
         attempts = ATTEMPTS if method == "GET" else 1
         for attempt in range(1, attempts + 1):
             try:
-                return await self._rest_attempt(method, path, action, subject, params, body, timeout_s)
+                return await self._rest_attempt(method, url, action, subject, params, body, timeout_s)
             except CloudError as error:
                 may_repeat = error.code in (_UNAVAILABLE, _DEADLINE_EXCEEDED) and attempt < attempts
                 if not may_repeat or error.retry_after_s is not None:
@@ -178,7 +186,7 @@ class Channel:
     async def _rest_attempt(
         self,
         method: str,
-        path: str,
+        url: str,
         action: str,
         subject: str,
         params: Mapping[str, str] | None,
@@ -190,7 +198,6 @@ class Channel:
         if self._session is None:
             # Proxies of the environment are for the world, not for an endpoint on this machine.
             self._session = aiohttp.ClientSession(trust_env=self._context.transport != "insecure")
-        url = f"{self._context.rest_endpoint}/{path.lstrip('/')}"
         try:
             async with self._session.request(
                 method,

@@ -9,15 +9,15 @@ from backend.cloud import convert
 from backend.cloud.calls import MAX_PAGES, PAGE_SIZE, TPU_SERVICE, endless, node_name, parsed, queued_name
 from backend.cloud.credentials import Credentials
 from backend.cloud.flex import Models
+from backend.cloud.login_calls import LoginCalls
 from backend.cloud.messages import locations, message, operations
-from backend.cloud.node_calls import NodeCalls
 from backend.cloud.pages import ItemCache
 from backend.cloud.requests import CreateRequest, Transport, carrier
 from backend.context import Context
 from backend.model import Operation, QueuedResource, Slice
 
 
-class CloudClient(NodeCalls):
+class CloudClient(LoginCalls):
     """One service. Every error of a call is a CloudError (exit code CLOUD), or an OperatorError about credentials."""
 
     def __init__(self, context: Context, *, credentials: Credentials | None = None) -> None:

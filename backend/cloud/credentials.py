@@ -21,6 +21,8 @@ class Credentials(Protocol):
         """The service did not accept the last headers."""
         ...
 
+    async def account(self) -> str: ...
+
 
 class NoCredentials:
     """For a private endpoint that asks for none."""
@@ -30,6 +32,9 @@ class NoCredentials:
 
     def refused(self) -> None:
         """There is nothing to renew."""
+
+    async def account(self) -> str:
+        return ""
 
 
 class ApplicationDefaultCredentials:
@@ -59,6 +64,16 @@ class ApplicationDefaultCredentials:
             if quota_project:
                 headers["x-goog-user-project"] = quota_project
             return headers
+
+    async def account(self) -> str:
+        """The e-mail address whose credentials these are; empty where the file does not tell, as for most people.
+
+        Raises:
+            OperatorError: as `headers`.
+        """
+        await self.headers()
+        names = (getattr(self._found, name, "") for name in ("service_account_email", "account"))
+        return next((str(name) for name in names if name and "@" in str(name)), "")
 
     async def _renew(self) -> None:
         from google.auth import exceptions

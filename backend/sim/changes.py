@@ -10,7 +10,7 @@ from backend.model import Tier
 from backend.sim import admission, nodes, refusals, requests
 from backend.sim.entities import Node, Operation
 from backend.sim.refusals import Code, Json, Refusal
-from backend.sim.world import World, authorized_keys
+from backend.sim.world import World
 
 UPDATABLE = ("description", "tags", "labels", "metadata", "networkConfig.enableExternalIps", "dataDisks")
 """What a node's update mask may name (documentation of UpdateNode; disks as gcloud attaches them)."""
@@ -174,7 +174,7 @@ def update_node(world: World, place: Place, request: Json, version: str) -> Oper
 
     def applied() -> None:
         for address in node.addresses:
-            world.machines.authorize(address, authorized_keys(node))
+            world.machines.authorize(address, world.keys_of(node))
         world.end_operation(operation)
 
     world.agenda.after(world.delays.update, applied)

@@ -1,4 +1,4 @@
-"""The service over REST/JSON at the real paths of both versions, and the one Compute call that gcloud's ssh makes."""
+"""The service over REST/JSON at the real paths of both versions, and what an ssh to workers asks of Compute and OS Login."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from backend.sim import wire
+from backend.sim import logins, wire
 from backend.sim.api import ALPHA_ONLY, Api
 from backend.sim.refusals import Code, Json, Refusal
 
@@ -104,6 +104,11 @@ class RestService:
         application = web.Application(client_max_size=LARGEST_BODY)
         add_more(application)
         application.router.add_get("/compute/v1/projects/{project}", self._compute_project)
+        application.router.add_post(
+            "/compute/v1/projects/{project}/setCommonInstanceMetadata", self._set_project_metadata
+        )
+        application.router.add_post("/v1/users/{account:[^/:]+}:importSshPublicKey", self._import_key)
+        application.router.add_get("/v1/users/{account:[^/:]+}/loginProfile", self._login_profile)
         application.router.add_route("*", "/{version:v1|v2|v2alpha1}/{path:.+}", self._handle)
         application.router.add_route("*", "/{path:.*}", self._nowhere)
         return application
@@ -112,7 +117,7 @@ class RestService:
         return _answer(Refusal(Code.NOT_FOUND, f"The requested URL {request.path} was not found on this server."))
 
     async def _compute_project(self, request: web.Request) -> web.Response:
-        """projects.get of Compute Engine, as far as gcloud's ssh looks at it: no project-wide keys, no OS Login."""
+        """projects.get of Compute Engine, as far as gcloud's ssh looks at it."""
         scenario = self._api.world.scenario
         if request.match_info["project"] not in (scenario.project, scenario.project_number):
             return _answer(
@@ -123,9 +128,46 @@ class RestService:
                 "kind": "compute#project",
                 "id": scenario.project_number,
                 "name": scenario.project,
-                "commonInstanceMetadata": {"kind": "compute#metadata", "fingerprint": "AAAA", "items": []},
+                "commonInstanceMetadata": {
+                    "kind": "compute#metadata",
+                    "fingerprint": "AAAA",
+                    "items": [
+                        {"key": key, "value": value} for key, value in self._api.world.project_metadata.items()
+                    ],
+                },
             }
         )
+
+    async def _set_project_metadata(self, request: web.Request) -> web.Response:
+        """All of it at once, as the real call does; done when it answers."""
+        try:
+            items = (await _body(request)).get("items") or []
+            self._api.world.project_metadata = {str(each["key"]): str(each.get("value", "")) for each in items}
+        except (KeyError, TypeError, AttributeError):
+            return _answer(Refusal(Code.INVALID_ARGUMENT, "items must be a list of key and value."))
+        except Refusal as refusal:
+            return _answer(refusal)
+        self._api.world.authorize_all()
+        return web.json_response({"kind": "compute#operation", "name": "operation-metadata", "status": "DONE"})
+
+    async def _import_key(self, request: web.Request) -> web.Response:
+        """OS Login's importSshPublicKey: a key that the profile has already stays as it is."""
+        account = request.match_info["account"]
+        try:
+            key = str((await _body(request)).get("key", "")).strip()
+        except Refusal as refusal:
+            return _answer(refusal)
+        if len(key.split()) < 2:
+            return _answer(Refusal(Code.INVALID_ARGUMENT, "The SSH public key is not valid."))
+        keys = self._api.world.profiles.setdefault(account, [])
+        if key not in keys:
+            keys.append(key)
+            self._api.world.authorize_all()
+        return web.json_response({"loginProfile": logins.profile(account, keys)})
+
+    async def _login_profile(self, request: web.Request) -> web.Response:
+        account = request.match_info["account"]
+        return web.json_response(logins.profile(account, self._api.world.profiles.get(account, ())))
 
     async def _handle(self, request: web.Request) -> web.Response:
         try:

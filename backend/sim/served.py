@@ -195,6 +195,8 @@ def _context(simulator: Simulator, scenario: Scenario) -> str:
         f"zones = [{zones}]",
         f'endpoint = "{simulator.grpc}"',
         f'rest_endpoint = "{simulator.rest}"',
+        f'compute_endpoint = "{simulator.rest}"',
+        f'oslogin_endpoint = "{simulator.rest}"',
         'transport = "insecure"',
         'credentials = "none"',
         "",

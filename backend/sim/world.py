@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from backend.model import QueuedResourceState
-from backend.sim import refusals
+from backend.sim import logins, refusals
 from backend.sim.clock import Agenda
 from backend.sim.entities import Key, Node, Operation, Request
 from backend.sim.machines import Machine, Machines
@@ -61,6 +61,9 @@ class World:
         """Moments of the creates of the last minute."""
         self.creates_per_minute = scenario.creates_per_minute
         self.trouble = Trouble(agenda.clock)
+        self.project_metadata: dict[str, str] = {}
+        self.profiles: dict[str, list[str]] = {}
+        """OS Login: account -> its public keys."""
         self.revision = 0
         self._addresses = itertools.count()
 
@@ -142,10 +145,25 @@ class World:
                 hostname=hostname(node, index),
                 chips=chips,
                 environment=environment,
-                authorized_keys=authorized_keys(node),
+                authorized_keys=self.keys_of(node),
             )
             for index, address in enumerate(node.addresses)
         )
+
+    def keys_of(self, node: Node) -> tuple[str, ...]:
+        """The `user:KEY` lines that its workers let in: its own and the project's, or with OS Login those of the profiles."""
+        if logins.is_on(node.metadata.get("enable-oslogin", self.project_metadata.get("enable-oslogin", ""))):
+            return logins.lines(self.profiles)
+        texts = [node.metadata.get("ssh-keys", "")]
+        if not logins.is_on(node.metadata.get("block-project-ssh-keys", "")):
+            texts.append(self.project_metadata.get("ssh-keys", ""))
+        return tuple(line.strip() for text in texts for line in text.splitlines() if ":" in line)
+
+    def authorize_all(self) -> None:
+        """Who may log in has changed for the whole project."""
+        for node in self.nodes.values():
+            for address in node.addresses:
+                self.machines.authorize(address, self.keys_of(node))
 
     def free_chips(self, zone: str, prefix: str, reservation: str) -> int:
         """Chips that nothing lives on, in a reservation or (with an empty name) in the zone's common pool."""
@@ -217,8 +235,3 @@ class World:
 def hostname(node: Node, index: int) -> str:
     """The instance's name, as the service forms it."""
     return f"t1v-n-{node.uid % 2**32:08x}-w-{index}"
-
-
-def authorized_keys(node: Node) -> tuple[str, ...]:
-    """The `user:KEY` lines of the node's metadata."""
-    return tuple(line.strip() for line in node.metadata.get("ssh-keys", "").splitlines() if ":" in line)

@@ -1,18 +1,15 @@
-"""A node that refuses the operator's public key: the key is added to its metadata, or it is said why that would not help.
+"""A node that refuses the operator's public key: the key is added where it counts, or it is said why that would not help.
 
-The order is gcloud's: a key that the node's metadata holds already is left alone, one that it lacks is added beside those
-of others. Project-wide metadata is not served by the Cloud TPU API, so it is never looked at: a node that accepts the key
-because of it never comes here. With OS Login the metadata's keys count for nothing, and the user is the profile's.
+The order is gcloud's: a key that the project's or the node's metadata holds already is left alone, one that both lack is
+added to the node's beside those of others. With OS Login, which the node or its project may ask for, the metadata's keys
+count for nothing: the key is added to the operator's profile, and the user is the profile's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import shutil
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,6 +20,7 @@ from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from backend.ssh.hostkeys import KeyJournal, node_of
 from backend.ssh.keys import Identity
+from backend.ssh.oslogin import PROFILE_COMMAND, gcloud_account, is_on, os_login_user, profile_user
 from backend.targets import WorkerRef
 
 STEPS = (
@@ -40,12 +38,6 @@ STEPS = (
 PROPAGATION_S = 90.0
 """How long a worker may take to accept a key that its node's metadata holds (field notes: 1 to 2 minutes at boot)."""
 
-GCLOUD_TIMEOUT_S = 30.0
-PROFILE_COMMAND = "gcloud compute os-login describe-profile"
-
-_TRUE = frozenset({"true", "1", "y", "yes"})
-"""What the guest environment takes for yes, in any case."""
-
 
 class KeyService(Protocol):
     """The part of backend.cloud.client.CloudClient that is needed here."""
@@ -53,6 +45,12 @@ class KeyService(Protocol):
     async def node_metadata(self, item: Slice) -> dict[str, str]: ...
 
     async def add_ssh_key(self, item: Slice, user: str, public_key: str) -> bool: ...
+
+    async def project_metadata(self, project: str) -> dict[str, str] | None: ...
+
+    async def account(self) -> str: ...
+
+    async def import_login_key(self, project: str, account: str, public_key: str) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +63,17 @@ class Enrolled:
     """The user to log in as from now on; empty: the same."""
     why: str = ""
     cure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Profile:
+    """The operator's OS Login profile, as far as it is known."""
+
+    user: str = ""
+    account: str = ""
+    """To whose profile the key was added; empty when it was not."""
+    added_at: float = 0.0
+    error: str = ""
 
 
 class Enrolment:
@@ -92,7 +101,10 @@ class Enrolment:
         self._journal = journal
         self._tell = tell
         self._nodes: dict[tuple[str, str], asyncio.Task[Enrolled]] = {}
-        self._profile: asyncio.Task[str] | None = None
+        self._profiles: dict[str, asyncio.Task[_Profile]] = {}
+        """OS Login, by project."""
+        self._projects: dict[str, asyncio.Task[dict[str, str]]] = {}
+        """Metadata, by project."""
         journal.migrate("added_keys", STEPS)
 
     async def enrol(self, worker: WorkerRef, user: str, identity: Identity) -> Enrolled:
@@ -111,8 +123,16 @@ class Enrolment:
         try:
             item = self._slice_of(worker)
             metadata = await self._service.node_metadata(item)
-            if metadata.get("enable-oslogin", "").strip().lower() in _TRUE:
-                return await self._as_os_login_user(item, user)
+            common = await self._of_project(item.project)
+            if is_on(metadata.get("enable-oslogin", common.get("enable-oslogin", ""))):
+                return await self._as_os_login_user(item, user, identity)
+            if not is_on(metadata.get("block-project-ssh-keys", "")):
+                known = _words(identity.public_key)
+                if known and _holds(common.get("ssh-keys", ""), user, known):
+                    return Enrolled(
+                        why=f"The metadata of the project {item.project} holds the key for {plain(user)} already.",
+                        cure="It may take a minute to arrive; look whether another user is meant by the [ssh] of the context.",
+                    )
             return await self._add(worker, item, user, identity, metadata.get("ssh-keys", ""))
         except OperatorError as error:
             return Enrolled(why=f"The key could not be added to {worker.node_id}: {error.what}", cure=error.cure)
@@ -130,7 +150,6 @@ class Enrolment:
         ).fetchone()
         added_at = float(row[0]) if row is not None else 0.0
         if _holds(present, user, known):
-            # OS Login may be set for the whole project, which the Cloud TPU API does not show.
             return Enrolled(
                 until=added_at + PROPAGATION_S if added_at + PROPAGATION_S > time.time() else 0.0,
                 why=f"The metadata of {item.node_id} holds the key for {plain(user)} already.",
@@ -163,72 +182,74 @@ class Enrolment:
             cure=f"If the project uses OS Login, set user = in the [ssh] of the context to what `{PROFILE_COMMAND}` tells.",
         )
 
-    async def _as_os_login_user(self, item: Slice, user: str) -> Enrolled:
-        """Keys in the metadata are ignored there: only the user can be set right."""
+    async def _of_project(self, project: str) -> dict[str, str]:
+        """The project's metadata, asked for once; empty where nobody serves it or it may not be read."""
+        task = self._projects.get(project)
+        if task is None:
+            task = self._projects[project] = asyncio.create_task(self._ask_project(project))
+        return await asyncio.shield(task)
+
+    async def _ask_project(self, project: str) -> dict[str, str]:
+        try:
+            return await self._service.project_metadata(project) or {}
+        except OperatorError:
+            return {}
+
+    async def _as_os_login_user(self, item: Slice, user: str, identity: Identity) -> Enrolled:
+        """Keys in the metadata are ignored there: the profile must hold the key, and its user logs in."""
         why = f"{item.node_id} uses OS Login: keys in its metadata count for nothing there."
         cure = "Add the key to your profile: `gcloud compute os-login ssh-keys add --key-file=KEY.pub`."
+        task = self._profiles.get(item.project)
+        if task is None or (task.done() and not task.result().user):
+            task = self._profiles[item.project] = asyncio.create_task(self._profile_of(item, identity))
+        profile = await asyncio.shield(task)
+        if profile.account:
+            why = f"{item.node_id} uses OS Login, and the key was added to the profile of {plain(profile.account)}."
+            cure = "It may take a minute; your account needs roles/compute.osLogin (or osAdminLogin) on the project."
+        elif profile.error:
+            why = f"{why} {profile.error}"
+        until = profile.added_at + PROPAGATION_S if profile.account else 0.0
         if self._context.ssh.user:
-            return Enrolled(why=why, cure=f"{cure} Its user must be the profile's (`{PROFILE_COMMAND}`).")
-        if self._profile is None or (self._profile.done() and not self._profile.result()):
-            self._profile = asyncio.create_task(os_login_user(item.project))
-        found = await asyncio.shield(self._profile)
-        if not found:
+            note = f"{cure} Its user must be the profile's (`{PROFILE_COMMAND}`)."
+            return Enrolled(until=until if profile.user == user else 0.0, why=why, cure=note)
+        if not profile.user:
             return Enrolled(
                 why=f"{why} The user of your profile can't be known here.",
                 cure=f"Set user = in the [ssh] of the context to what `{PROFILE_COMMAND}` tells. {cure}",
             )
-        if found == user:
-            return Enrolled(why=why, cure=cure)
+        if profile.user == user:
+            return Enrolled(until=until, why=why, cure=cure)
         self._tell(
-            f"{item.node_id} uses OS Login: logging in as {plain(found)} instead of {plain(user)}.", item.node_id
+            f"{item.node_id} uses OS Login: logging in as {plain(profile.user)} instead of {plain(user)}.",
+            item.node_id,
         )
-        return Enrolled(until=time.time(), user=found, why=why, cure=cure)
+        return Enrolled(until=max(until, time.time()), user=profile.user, why=why, cure=cure)
+
+    async def _profile_of(self, item: Slice, identity: Identity) -> _Profile:
+        """Adds the key to the operator's profile as gcloud would, or asks gcloud for the profile's user."""
+        error = ""
+        if identity.public_key and not self._context.read_only:
+            try:
+                account = await self._service.account() or await gcloud_account()
+                answer = None
+                if account:
+                    answer = await self._service.import_login_key(item.project, account, identity.public_key)
+                if answer is not None and (user := profile_user(answer)):
+                    self._tell(
+                        f"The key of {identity.origin} was added to the OS Login profile of {plain(account)}.",
+                        item.project,
+                    )
+                    return _Profile(user, account, time.time())
+            except OperatorError as refused:
+                error = f"It could not be added to your profile: {refused.what}"
+        return _Profile(await os_login_user(item.project), error=error)
 
     async def close(self) -> None:
         """Gives up what is on its way; the service may still complete it."""
-        tasks = [task for task in (*self._nodes.values(), self._profile) if task is not None]
+        tasks: list[asyncio.Task[Any]] = [*self._nodes.values(), *self._profiles.values(), *self._projects.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def os_login_user(project: str) -> str:
-    """The user name of the operator's OS Login profile, as gcloud tells it; empty when nobody can tell."""
-    program = shutil.which("gcloud")
-    if program is None:
-        return ""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            program, "compute", "os-login", "describe-profile", f"--project={project}", "--format=json",
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-    except OSError:
-        return ""
-    try:
-        async with asyncio.timeout(GCLOUD_TIMEOUT_S):
-            out, _ = await process.communicate()
-    except TimeoutError:
-        return ""
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        return ""
-    try:
-        return profile_user(json.loads(out))
-    except ValueError:
-        return ""
-
-
-def profile_user(profile: Any) -> str:
-    """The primary POSIX account of a login profile (google.cloud.oslogin.v1.LoginProfile as JSON)."""
-    accounts = profile.get("posixAccounts") if isinstance(profile, dict) else None
-    accounts = [each for each in accounts if isinstance(each, dict)] if isinstance(accounts, list) else []
-    best = next((each for each in accounts if each.get("primary")), accounts[0] if accounts else {})
-    name = best.get("username", "")
-    return name if isinstance(name, str) else ""
 
 
 def _words(key: str) -> str:

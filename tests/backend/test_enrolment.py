@@ -19,8 +19,8 @@ import pytest
 from backend.model import Slice
 from backend.outcomes import OperatorError
 from backend.ssh.connections import Unreachable
-from backend.ssh.enrolment import profile_user
 from backend.ssh.keys import create_key, load_identity
+from backend.ssh.oslogin import profile_user
 from backend.targets import WorkerRef, workers_of
 from backend.tower import Tower
 from tests.simulator import Simulator, SimulatorFactory, run_cli
@@ -175,23 +175,37 @@ async def test_a_cloud_that_refuses_the_metadata_is_the_reason_that_is_told(
 # -- OS Login ------------------------------------------------------------------------------------------------------------
 
 
-def gcloud_that_prints(tmp_path: Path, text: str) -> None:
-    """A gcloud on the PATH that knows the operator's profile, and answers nothing else."""
+def gcloud_that_prints(tmp_path: Path, text: str, account: str = "") -> None:
+    """A gcloud on the PATH that knows the operator's profile, and perhaps the account, and answers nothing else."""
     program = tmp_path / "bin" / "gcloud"
     program.parent.mkdir()
+    known = f"'config get account') echo '{account}';;" if account else ""
     program.write_text(
-        f"#!/bin/sh\ncase \"$*\" in 'compute os-login describe-profile '*) cat <<'E'\n{text}\nE\n;; *) exit 9;; esac\n"
+        "#!/bin/sh\ncase \"$*\" in\n'compute os-login describe-profile '*) cat <<'E'\n"
+        f"{text}\nE\n;;\n{known}\n*) exit 9;;\nesac\n"
     )
     program.chmod(0o755)
 
 
+async def post(sim: Simulator, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async with aiohttp.ClientSession() as session, session.post(f"{sim.rest}/{path}", json=dict(body)) as answer:
+        assert answer.status == 200, await answer.text()
+        return dict(await answer.json())
+
+
+async def set_project_metadata(sim: Simulator, values: Mapping[str, str]) -> None:
+    """As `gcloud compute project-info add-metadata` would; all of it."""
+    items = [{"key": key, "value": value} for key, value in values.items()]
+    await post(sim, f"compute/v1/projects/{sim.context.project}/setCommonInstanceMetadata", {"items": items})
+
+
 @asynccontextmanager
 async def os_login_node(sim: Simulator, key: Path, user: str) -> AsyncIterator[tuple[Tower, list[str], WorkerRef]]:
-    """A node with OS Login. The simulated worker finds the profile's key in the metadata, a real one in the profile."""
+    """A node with OS Login, whose metadata holds the key in vain."""
     async with desk(sim, key, user) as (tower, told):
         item, workers = first_slice(tower)
         before = await metadata(tower, item)
-        given = {**before, "enable-oslogin": "TRUE", "ssh-keys": f"gina_example_com:{public_line(key)}"}
+        given = {**before, "enable-oslogin": "TRUE", "ssh-keys": f"{user or 'me'}:{public_line(key)}"}
         await set_metadata(sim, tower, item, given)
         try:
             yield tower, told, workers[0]
@@ -201,12 +215,120 @@ async def os_login_node(sim: Simulator, key: Path, user: str) -> AsyncIterator[t
 
 
 async def test_with_os_login_the_profiles_user_logs_in(sim: Simulator, tmp_path: Path) -> None:
+    """Whose account it is is not known here, so that the key can't be added; somebody has added it before."""
     accounts = [{"username": "sa_1"}, {"username": "gina_example_com", "primary": True}]
     gcloud_that_prints(tmp_path, json.dumps({"posixAccounts": accounts}))
-    async with os_login_node(sim, new_key(tmp_path), "") as (tower, told, worker):
+    key = new_key(tmp_path)
+    await post(sim, "v1/users/gina@example.com:importSshPublicKey", {"key": public_line(key)})
+    async with os_login_node(sim, key, "") as (tower, told, worker):
         await tower.pool.connection(worker)
         assert any("logging in as gina_example_com" in text for text in told)
         assert (await tower.pool.route(worker)).user == "gina_example_com"
+
+
+async def test_with_os_login_the_key_is_added_to_the_profile_once_for_all_workers(
+    sim: Simulator, tmp_path: Path
+) -> None:
+    gcloud_that_prints(tmp_path, "no profile", account="hana@example.com")
+    key = new_key(tmp_path)
+    async with os_login_node(sim, key, "") as (tower, told, _):
+        _, workers = first_slice(tower)
+        await asyncio.gather(*(tower.pool.connection(worker) for worker in workers))
+        added = [text for text in told if "was added to the OS Login profile of hana@example.com" in text]
+        assert len(added) == 1
+        assert {(await tower.pool.route(worker)).user for worker in workers} == {"hana_example_com"}
+        events = [event.text for event in tower.journal.events() if "OS Login profile" in event.text]
+        assert events == added
+
+
+async def test_a_project_with_os_login_is_as_a_node_with_it(sim: Simulator, tmp_path: Path) -> None:
+    gcloud_that_prints(tmp_path, "no profile", account="ina@example.com")
+    await set_project_metadata(sim, {"enable-oslogin": "TRUE"})
+    try:
+        async with desk(sim, new_key(tmp_path), "") as (tower, told):
+            item, workers = first_slice(tower)
+            before = await metadata(tower, item)
+            await tower.pool.connection(workers[0])
+            assert any("profile of ina@example.com" in text for text in told)
+            assert await metadata(tower, item) == before
+    finally:
+        await set_project_metadata(sim, {})
+
+
+async def test_a_read_only_operator_adds_nothing_to_the_profile(sim: Simulator, tmp_path: Path) -> None:
+    gcloud_that_prints(tmp_path, "no profile", account="joan@example.com")
+    await set_project_metadata(sim, {"enable-oslogin": "TRUE"})
+    try:
+        async with desk(sim, new_key(tmp_path), "", read_only=True) as (tower, told):
+            _, workers = first_slice(tower)
+            with pytest.raises(Unreachable, match="uses OS Login"):
+                await tower.pool.connection(workers[0])
+            assert not told
+        profile = f"{sim.rest}/v1/users/joan@example.com/loginProfile"
+        async with aiohttp.ClientSession() as session, session.get(profile) as answer:
+            assert (await answer.json())["sshPublicKeys"] == {}
+    finally:
+        await set_project_metadata(sim, {})
+
+
+async def test_a_service_that_refuses_the_key_is_the_reason_that_is_told(
+    sim: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gcloud_that_prints(tmp_path, "no profile", account="karl@example.com")
+    async with os_login_node(sim, new_key(tmp_path), "") as (tower, _, worker):
+
+        async def refuse(_project: str, _account: str, _key: str) -> dict[str, Any]:
+            raise OperatorError("The OS Login API is switched off.")
+
+        monkeypatch.setattr(tower.client, "import_login_key", refuse)
+        with pytest.raises(Unreachable, match="The OS Login API is switched off"):
+            await tower.pool.connection(worker)
+
+
+async def test_a_key_of_the_projects_metadata_lets_in_without_touching_the_node_unless_it_blocks_them(
+    sim: Simulator, tmp_path: Path
+) -> None:
+    key = new_key(tmp_path)
+    await set_project_metadata(sim, {"ssh-keys": f"lena:{public_line(key)}"})
+    try:
+        async with desk(sim, key, "lena") as (tower, told):
+            item, workers = first_slice(tower)
+            before = await metadata(tower, item)
+            await tower.pool.connection(workers[0])
+            assert (await metadata(tower, item), told) == (before, [])
+        async with desk(sim, key, "lena") as (tower, told):
+            await set_metadata(sim, tower, item, {**before, "block-project-ssh-keys": "TRUE"})
+            await tower.pool.connection(workers[0])
+            assert f"lena:{public_line(key)}" in (await metadata(tower, item))["ssh-keys"]
+            assert len(told) == 1
+            await set_metadata(sim, tower, item, before)
+    finally:
+        await set_project_metadata(sim, {})
+
+
+async def test_a_key_that_the_project_holds_already_is_not_added_to_the_node(
+    sim: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has not heard of it yet."""
+    key = new_key(tmp_path)
+    async with desk(sim, key, "mona") as (tower, told):
+        item, workers = first_slice(tower)
+        before = await metadata(tower, item)
+
+        async def common(_project: str) -> dict[str, str]:
+            return {"ssh-keys": f"bob:ssh-rsa B bob\nmona:{public_line(key)}"}
+
+        monkeypatch.setattr(tower.client, "project_metadata", common)
+        with pytest.raises(Unreachable, match="holds the key for mona already"):
+            await tower.pool.connection(workers[0])
+        assert (await metadata(tower, item), told) == (before, [])
+
+
+async def test_a_context_without_those_services_asks_nobody(sim: Simulator, tmp_path: Path) -> None:
+    context = replace(sim.context, compute_endpoint="", oslogin_endpoint="")
+    async with Tower.open(context, watch=False) as tower:
+        assert await tower.client.project_metadata("p") is None
+        assert await tower.client.import_login_key("p", "a@b", "ssh-ed25519 A") is None
 
 
 async def test_with_os_login_a_user_of_the_context_wins(sim: Simulator, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def examine(arguments: argparse.Namespace) -> Iterator[Finding]:
             yield Finding("endpoint", WARN, "not checked (--offline).")
         else:
             yield from asyncio.run(_reach(context))
+            yield from asyncio.run(_logins(context))
         yield _ssh_key(context)
         yield _ssh_user(context, shutil.which("gcloud") is not None)
     yield _open_files()
@@ -125,6 +126,33 @@ async def _reach(context: Context) -> list[Finding]:
     return findings
 
 
+async def _logins(context: Context) -> list[Finding]:
+    """What the project's own metadata says about logins, where it is served."""
+    from backend.cloud.client import CloudClient
+    from backend.ssh.oslogin import gcloud_account, is_on
+
+    client = CloudClient(context)
+    try:
+        async with asyncio.timeout(REACH_TIMEOUT_S):
+            metadata = await client.project_metadata(context.project) if context.project else None
+            if metadata is None:
+                return []
+            if not is_on(metadata.get("enable-oslogin", "")):
+                keys = sum(bool(line.strip()) for line in metadata.get("ssh-keys", "").splitlines())
+                return [Finding("os login", OK, f"{context.project} does not use it; {keys} keys in its metadata.")]
+            account = await client.account() or await gcloud_account()
+    except (OperatorError, TimeoutError) as error:
+        why = error.what if isinstance(error, OperatorError) else "no answer in time."
+        return [Finding("os login", WARN, f"whether {context.project} uses it is not known: {why}")]
+    finally:
+        await client.close()
+    if account:
+        text = f"{context.project} uses it: a key that is refused is added to the profile of {account}."
+        return [Finding("os login", OK, text)]
+    cure = "Run `gcloud auth login`, or `gcloud compute os-login ssh-keys add --key-file=KEY.pub` yourself."
+    return [Finding("os login", WARN, f"{context.project} uses it, and whose profile is yours is not known.", cure)]
+
+
 def _ssh_key(context: Context) -> Finding:
     key = context.ssh.key or Path("~/.ssh/google_compute_engine").expanduser()
     if not key.exists():
@@ -145,7 +173,7 @@ def _ssh_key(context: Context) -> Finding:
 
 
 def _ssh_user(context: Context, has_gcloud: bool) -> Finding:
-    """Whom workers are asked to let in. Whether a node uses OS Login stands in its metadata; a project's is not served."""
+    """Whom workers are asked to let in. Whether a node uses OS Login stands in its metadata, or in its project's."""
     from backend.ssh.keys import login_name
 
     user = login_name(context.ssh.user)

@@ -177,6 +177,9 @@ class FixedCredentials:
     def refused(self) -> None:
         return
 
+    async def account(self) -> str:
+        return "somebody@example.com"
+
 
 async def test_credentials_travel_with_each_call(cloud: FakeCloud) -> None:
     client = CloudClient(cloud.context(), credentials=FixedCredentials())

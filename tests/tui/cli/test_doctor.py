@@ -4,6 +4,9 @@ import asyncio
 import json
 import os
 import resource
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import pytest
 
 from backend.outcomes import ExitCode
 from tests.fake_cloud import FakeCloud, fake_cloud, parent, raw_request
-from tests.simulator import run_cli
+from tests.simulator import ROOT, SimulatorFactory, own_environment, run_cli
 from tui.cli import doctor
 
 
@@ -97,6 +100,41 @@ def test_the_user_on_nodes_with_os_login_is_told_where_it_can_be_known() -> None
     assert "gcloud is asked" in doctor._ssh_user(Context("c", "p", ("z",)), has_gcloud=True).what
     given = Context("c", "p", ("z",), ssh=SSHSettings(user="ann"))
     assert doctor._ssh_user(given, has_gcloud=False).what.startswith("ann")
+
+
+@pytest.mark.parametrize(
+    ("items", "account", "verdict", "words"),
+    [
+        ([], "", "ok", "does not use it; 0 keys"),
+        ([{"key": "ssh-keys", "value": "a:K\nb:K\n"}], "", "ok", "does not use it; 2 keys"),
+        ([{"key": "enable-oslogin", "value": "TRUE"}], "ann@example.com", "ok", "profile of ann@example.com"),
+        ([{"key": "enable-oslogin", "value": "TRUE"}], "", "warn", "whose profile is yours is not known"),
+    ],
+)
+def test_what_the_project_says_about_logins_is_told(
+    simulators: SimulatorFactory, tmp_path: Path, items: list[dict[str, str]], account: str, verdict: str, words: str
+) -> None:
+    simulator = simulators(seed=11)
+    request = urllib.request.Request(
+        f"{simulator.rest}/compute/v1/projects/{simulator.context.project}/setCommonInstanceMetadata",
+        json.dumps({"items": items}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    gcloud = tmp_path / "gcloud"
+    gcloud.write_text(f"#!/bin/sh\n[ \"$*\" = 'config get account' ] && echo '{account}'\n")
+    gcloud.chmod(0o755)
+    environment = {**own_environment(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    command = [sys.executable, "-m", "tui.cli.main", "--context-file", str(simulator.context_file), "doctor"]
+    try:
+        urllib.request.urlopen(request, timeout=60).close()
+        done = subprocess.run(
+            [*command, "--format", "json"], cwd=ROOT, env=environment, capture_output=True, timeout=120
+        )
+    finally:
+        request.data = b'{"items": []}'
+        urllib.request.urlopen(request, timeout=60).close()
+    found = {item["check"]: item for item in map(json.loads, done.stdout.splitlines())}
+    assert (found["os login"]["verdict"], words in found["os login"]["what"]) == (verdict, True), found["os login"]
 
 
 @pytest.mark.parametrize(
