@@ -47,28 +47,36 @@ def parse_filter(text: str, columns: Sequence[Column]) -> Predicate | None:
     whole_inverted = stripped.startswith("! ") or stripped == "!"
     if whole_inverted:
         stripped = stripped[1:].strip()
-    tests = [_term(match, columns) for match in _TERM.finditer(stripped)]
-    if not tests:
+    terms = [_term(match, columns) for match in _TERM.finditer(stripped)]
+    if not terms:
         return None
-    if len(tests) == 1:
-        single = tests[0]
-        return (lambda row: not single(row)) if whole_inverted else single
-    if whole_inverted:
-        return lambda row: not all(test(row) for test in tests)
-    return lambda row: all(test(row) for test in tests)
+    # What looks at one cell comes first: a pattern over the whole row is asked only of rows that pass.
+    tests = [test for test, looks_everywhere in sorted(terms, key=lambda term: term[1])]
+    every = _all_of(tests)
+    return _inverted(every) if whole_inverted else every
 
 
-def _term(match: re.Match[str], columns: Sequence[Column]) -> Predicate:
+def _all_of(tests: Sequence[Predicate]) -> Predicate:
+    """All tests in one, without a generator for each of thousands of rows."""
+    first, *rest = tests
+    if not rest:
+        return first
+    second = _all_of(rest)
+    return lambda row: first(row) and second(row)
+
+
+def _term(match: re.Match[str], columns: Sequence[Column]) -> tuple[Predicate, bool]:
+    """The test of one term, and whether it looks at every cell."""
     quoted_inverted, quoted, bare = match.groups()
     if bare is None:
         test = _regex(quoted)
-        return _inverted(test) if quoted_inverted else test
+        return (_inverted(test) if quoted_inverted else test), True
     inverted = bare.startswith("!") and len(bare) > 1
     if inverted:
         bare = bare[1:]
     comparison = _COMPARISON.fullmatch(bare)
     test = _compare(comparison, columns) if comparison else _regex(bare)
-    return _inverted(test) if inverted else test
+    return (_inverted(test) if inverted else test), comparison is None
 
 
 def _inverted(test: Predicate) -> Predicate:
@@ -90,7 +98,9 @@ def compile_smart(pattern: str) -> re.Pattern[str]:
 
 def _regex(pattern: str) -> Predicate:
     search = compile_smart(pattern).search
-    return lambda row: search("\n".join([cell_text(cell) for cell in row.cells])) is not None
+    return lambda row: (
+        search("\n".join([cell if isinstance(cell, str) else cell.text for cell in row.cells])) is not None
+    )
 
 
 def _compare(match: re.Match[str], columns: Sequence[Column]) -> Predicate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import compress, count
 from operator import is_not
@@ -107,22 +107,26 @@ class TableModel:
 
     def _patch(self, changed: list[int]) -> None:
         """Reads again what is derived from the rows that changed."""
+        rows = self.rows
         if self._passes is not None and self._predicate is not None:
+            known, meets = self._passes, self._predicate
             for place in changed:
-                passes = self._predicate(self.rows[place])
-                if passes != self._passes[place]:
-                    self._passes[place] = passes
+                passes = meets(rows[place])
+                if passes != known[place]:
+                    known[place] = passes
                     self._order = None
         if self._values is not None:
+            values, read = self._values, self._reader()
+            read_text = self._text_reader() if self._values_are_text else None
             for place in changed:
-                value = self._value(self.rows[place])
-                if self._values_are_text:
+                value = read(rows[place])
+                if read_text is not None:
                     if value is not None:
                         self._values = self._order = None
                         return
-                    value = self._text_value(self.rows[place])
-                if value != self._values[place]:
-                    self._values[place] = value
+                    value = read_text(rows[place])
+                if value != values[place]:
+                    values[place] = value
                     self._order = None
 
     def set_columns(self, columns: Sequence[Column]) -> None:
@@ -186,20 +190,25 @@ class TableModel:
 
     # -- sorting -----------------------------------------------------------------------------------------------------
 
-    def _value(self, row: Row) -> Any:
-        """What a row is sorted by; None when it has none."""
+    def _reader(self) -> Callable[[Row], Any]:
+        """What tells a row's sort value; None for a row that has none. Looked up once for all rows."""
         index = self.column_index(self.sort_column)
         if index is None:
-            return None
+            return lambda row: None
         column = self.columns[index]
         if column.sort_key is not None:
-            return column.sort_key(row)
-        cell = row.cells[index]
-        return cell.sort if isinstance(cell, Cell) else None
+            return column.sort_key
 
-    def _text_value(self, row: Row) -> Any:
+        def read(row: Row) -> Any:
+            cell = row.cells[index]
+            return cell.sort if isinstance(cell, Cell) else None
+
+        return read
+
+    def _text_reader(self) -> Callable[[Row], Any]:
+        """What tells the words of a row's cell, so that they sort as people count."""
         index = self.column_index(self.sort_column)
-        return natural_key(cell_text(row.cells[index])) if index is not None else None
+        return lambda row: natural_key(cell_text(row.cells[index])) if index is not None else None
 
     def _sorted(self) -> list[int]:
         """Places by value, equal ones as they came, those without a value last in either direction."""
@@ -207,7 +216,7 @@ class TableModel:
         if not self.sort_column:
             return places[::-1] if self.descending else places
         if self._values is None:
-            self._values = list(map(self._value, self.rows))
+            self._values = list(map(self._reader(), self.rows))
             self._values_are_text = False
         missing = self._values.count(None)
         if missing == len(self._values) and not self._has_sort_key():
@@ -224,7 +233,7 @@ class TableModel:
         return index is not None and self.columns[index].sort_key is not None
 
     def _use_text(self) -> None:
-        self._values = list(map(self._text_value, self.rows))
+        self._values = list(map(self._text_reader(), self.rows))
         self._values_are_text = True
 
     def _by_value(self, places: list[int], missing: int) -> list[int]:
