@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from backend.model import Fleet, Slice
 from backend.outcomes import Outcome
-from backend.runs.fanout import WorkerResult
+from backend.runs.fanout import Phase, WorkerResult
 from backend.targets import WorkerRef, workers_of, workers_of_slice
 from tui.durations import MINUTE_S, format_duration
 from tui.look import state_token
 from tui.screens.fleet_detail import slice_token
 from tui.screens.run_rows import detail
 from tui.widgets.heat_strip import HeatSlice
-from tui.widgets.rows import Cell, Column, Row, RowKeeper, number_cell, outcome_cell
+from tui.widgets.rows import Cell, Column, Key, Row, number_cell, outcome_cell
 
 if TYPE_CHECKING:
     from backend.runs.manager import Run
@@ -48,13 +49,20 @@ def slices_of(fleet: Fleet) -> SliceIndex:
     return {(one.project, one.zone, one.node_id): one for one in (*owned, *fleet.standalone)}
 
 
-def newest(runs: Iterable[Run]) -> dict[str, tuple[Run, WorkerResult]]:
-    """The newest run of each worker, by address."""
-    found: dict[str, tuple[Run, WorkerResult]] = {}
-    for run in sorted(runs, key=lambda item: item.started_at):
-        for result in run.results:
-            found[result.worker.address] = (run, result)
-    return found
+class Newest:
+    """The newest run of each worker, by address; gathered again only when there are other runs."""
+
+    def __init__(self) -> None:
+        self._runs: tuple[Run, ...] = ()
+        self._found: dict[str, tuple[Run, WorkerResult]] = {}
+
+    def of(self, runs: Iterable[Run]) -> dict[str, tuple[Run, WorkerResult]]:
+        """What is newest of these runs."""
+        ordered = tuple(sorted(runs, key=lambda item: item.started_at))
+        if ordered != self._runs:
+            self._runs = ordered
+            self._found = {result.worker.address: (run, result) for run in ordered for result in run.results}
+        return self._found
 
 
 Latest = Mapping[str, tuple["Run", WorkerResult]]
@@ -130,15 +138,98 @@ def make_row(known: WorkerFacts) -> Row:
     )
 
 
+AGE_S = 10.0
+"""An age is looked at again after half of this to one and a half of it, where it is not on the screen."""
+SPREAD = 16
+"""Lines take turns in so many parts of that time, so that no tick has all of them to make."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """One worker's line, and how long it need not be looked at."""
+
+    worker: WorkerRef
+    address: str
+    turn: float
+    """From 0.5 to 1.5: its part of `AGE_S`."""
+    row: Row | None = None
+    known: WorkerFacts | None = None
+    of: tuple[Run, WorkerResult] | None = None
+    """The run that it tells of, and what its words say of it."""
+    outcome: Outcome | None = None
+    phase: Phase | None = None
+    until: float = 0.0
+    """When the age of its output is to be looked at again (epoch seconds)."""
+
+
 class WorkerRows:
-    """Lines that are made again only when their facts change: 16,384 of them are looked at twice a second."""
+    """Lines that are made again only when their facts change, and looked at only when these can have changed.
+
+    16,384 workers are gone through twice a second. What became of each is always what it is now; how long ago its last
+    output came is so for those on the screen, and some seconds old for the others: a fleet whose ages all change every
+    second would do nothing else.
+    """
 
     def __init__(self) -> None:
-        self._keeper = RowKeeper[WorkerFacts](lambda known: known.address, lambda known: known, make_row)
+        self._lines: list[_Line] = []
+        self._by_address: dict[str, _Line] = {}
+        self._made_for: tuple[object, object] = (None, None)
 
-    def rows(self, workers: Iterable[WorkerRef], slices: SliceIndex, latest: Latest, now: datetime) -> list[Row]:
+    def rows(
+        self,
+        workers: Sequence[WorkerRef],
+        slices: SliceIndex,
+        latest: Latest,
+        now: datetime,
+        shown: Iterable[Key] = (),
+    ) -> list[Row]:
+        """The rows of all workers, in their order.
+
+        Args:
+            workers: Another object when the fleet is another, as `slices`.
+            shown: Keys of the rows on the screen.
+        """
         now_s = now.timestamp()
-        return self._keeper.rows(facts(worker, slices, latest, now_s) for worker in workers)
+        if self._made_for[0] is not workers or self._made_for[1] is not slices:
+            self._made_for = (workers, slices)
+            self._begin(workers)
+        for key in shown:
+            if (line := self._by_address.get(str(key))) is not None and line.of is not None:
+                line.until = 0.0
+        found: list[Row] = []
+        for line in self._lines:
+            row, of = line.row, line.of
+            if (
+                row is None
+                or now_s >= line.until
+                or latest.get(line.address) is not of
+                or (of is not None and (of[1].outcome is not line.outcome or of[1].phase is not line.phase))
+            ):
+                row = self._look(line, slices, latest, now_s)
+            found.append(row)
+        return found
+
+    def _begin(self, workers: Sequence[WorkerRef]) -> None:
+        old, self._lines = self._by_address, []
+        for place, worker in enumerate(workers):
+            line = _Line(worker, worker.address, 0.5 + place % SPREAD / SPREAD)
+            if (before := old.get(line.address)) is not None:
+                line.row, line.known = before.row, before.known
+            self._lines.append(line)
+        self._by_address = {line.address: line for line in self._lines}
+
+    def _look(self, line: _Line, slices: SliceIndex, latest: Latest, now_s: float) -> Row:
+        known = facts(line.worker, slices, latest, now_s)
+        line.of = latest.get(line.address)
+        line.until = math.inf
+        if line.of is not None:
+            _, result = line.of
+            line.outcome, line.phase = result.outcome, result.phase
+            if known.quiet or not result.ended:
+                line.until = now_s + AGE_S * line.turn
+        if line.row is None or known != line.known:
+            line.known, line.row = known, make_row(known)
+        return line.row
 
 
 def heat(workers: Sequence[WorkerRef], slices: SliceIndex, cursor: str) -> list[HeatSlice]:

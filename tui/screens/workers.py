@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -18,12 +19,13 @@ from tui.actions import BY_ID, WORKERS, bindings
 from tui.screens.base import TableScreen
 from tui.screens.logs import LogTiles, poll_s, tiles_that_fit
 from tui.screens.run_rows import fold_targets
-from tui.screens.worker_rows import COLUMNS, SliceIndex, WorkerRows, everything, heat, newest, slices_of
+from tui.screens.worker_rows import COLUMNS, Newest, SliceIndex, WorkerRows, everything, heat, slices_of
 from tui.widgets.heat_strip import HeatStrip
 from tui.widgets.live_table import LiveTable
 from tui.wording import utc_now
 
 if TYPE_CHECKING:
+    from backend.logs.store import WorkerLog
     from backend.runs.manager import Run
 
 PANES = (0, 1, 2, 4, 8)
@@ -49,6 +51,7 @@ class WorkersScreen(TableScreen):
         self._listed: tuple[WorkerRef, ...] = ()
         self._trouble: OperatorError | None = None
         self._latest: dict[str, tuple[Run, WorkerResult]] = {}
+        self._newest = Newest()
         self._rows = WorkerRows()
         self._fleet: Fleet | None = None
         self._slices: SliceIndex = {}
@@ -82,8 +85,8 @@ class WorkersScreen(TableScreen):
             self._slices = slices_of(fleet)
             self._pointed = None
         self._stamp = stamp
-        self._latest = newest(runs)
-        found = self._rows.rows(self._listed, self._slices, self._latest, utc_now())
+        self._latest = self._newest.of(runs)
+        found = self._rows.rows(self._listed, self._slices, self._latest, utc_now(), self.table.shown_keys())
         self.table.set_rows(found)
         if not found:
             text, kind = self._empty(fleet)
@@ -125,19 +128,20 @@ class WorkersScreen(TableScreen):
 
     def _show_panes(self, cursor: str) -> None:
         """The cursor's log first, then the marked ones', then the workers after it."""
-        tiles = self.query_one(LogTiles)
-        marked = [str(row.key) for row in self.table.visible_rows if row.key in self.table.marks]
-        order = [str(row.key) for row in self.table.visible_rows]
-        after = order[order.index(cursor) + 1 :] if cursor in order else order
-        names = [name for name in dict.fromkeys([cursor, *marked, *after]) if name in self._latest]
-        logs = []
-        for name in names:
-            run, _ = self._latest[name]
-            if name in run.logs:
-                logs.append((name, run.logs[name]))
+        tiles, table = self.query_one(LogTiles), self.table
         room = tiles_that_fit(self.size.width, max(self.size.height // 2, 5), self._panes) if self._panes else 0
-        tiles.display = bool(logs[:room])
-        tiles.show(logs[:room])
+        rows, after = table.visible_rows, table.model.cursor + 1
+        marked = (str(row.key) for row in rows if row.key in table.marks) if table.marks else ()
+        # Not all of thousands of names: as many as there is room for.
+        names = chain([cursor], marked, (str(rows[place].key) for place in range(after, len(rows))))
+        logs: dict[str, WorkerLog] = {}
+        for name in names:
+            if len(logs) >= room:
+                break
+            if name in self._latest and name in (found := self._latest[name][0].logs):
+                logs[name] = found[name]
+        tiles.display = bool(logs)
+        tiles.show(list(logs.items()))
 
     # Actions
 

@@ -80,6 +80,11 @@ class LiveTable(TableScreen, can_focus=True):
         """The rows that pass the filter, in the order of the screen."""
         return self.model.view
 
+    def shown_keys(self) -> list[Key]:
+        """The keys of the rows that stand on the screen now."""
+        top = self.scroll_offset.y
+        return [row.key for row in self.model.view[top : top + self.page_height]]
+
     @property
     def row_count(self) -> int:
         """All rows, shown or filtered out."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from tui.look import outcome_token, state_token
-
-T = TypeVar("T")
 
 Key = Hashable
 """What identifies a row across refreshes, e.g. `QueuedResource.key`."""
@@ -79,36 +77,3 @@ def number_cell(value: float | None, text: str | None = None, *, token: str = ""
     if value is None or math.isnan(value):
         return Cell(text if text is not None else "-", token=token or "muted")
     return Cell(text if text is not None else f"{value:g}", token=token, sort=value)
-
-
-class RowKeeper(Generic[T]):
-    """Makes a row again only when what it shows has changed.
-
-    A row of eight cells costs some 8 microseconds to make: at 16,384 workers that is more than everything else in a
-    refresh together. Rows that are kept are the same objects, which the table takes as a promise that they look alike.
-
-    Args:
-        key: What identifies an item.
-        facts: Everything that its row is made of; compared with `==`.
-        make: The row, from the item.
-    """
-
-    def __init__(self, key: Callable[[T], Key], facts: Callable[[T], object], make: Callable[[T], Row]) -> None:
-        self._key = key
-        self._facts = facts
-        self._make = make
-        self._kept: dict[Key, tuple[object, Row]] = {}
-
-    def rows(self, items: Iterable[T]) -> list[Row]:
-        """The rows of all items, in their order; those of items that are gone are forgotten."""
-        kept: dict[Key, tuple[object, Row]] = {}
-        found: list[Row] = []
-        for item in items:
-            key, facts = self._key(item), self._facts(item)
-            known = self._kept.get(key)
-            if known is None or known[0] != facts:
-                known = (facts, self._make(item))
-            kept[key] = known
-            found.append(known[1])
-        self._kept = kept
-        return found

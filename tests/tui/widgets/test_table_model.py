@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.widgets.rows import Cell, Column, Row, RowKeeper, number_cell, outcome_cell, state_cell
+from tui.widgets.rows import Cell, Column, Row, number_cell, outcome_cell, state_cell
 from tui.widgets.table_filter import FilterError, parse_filter
 from tui.widgets.table_model import TableModel, natural_key
 
@@ -262,20 +262,3 @@ def test_outcomes_are_words_as_well_as_glyphs() -> None:
 @given(st.text(), st.text())
 def test_any_two_names_can_be_compared(one: str, two: str) -> None:
     assert (natural_key(one) < natural_key(two)) in (True, False)
-
-
-def test_rows_are_made_again_only_when_their_facts_change() -> None:
-    made: list[str] = []
-
-    def make(item: tuple[str, int]) -> Row:
-        made.append(item[0])
-        return Row(item[0], (item[0], str(item[1])))
-
-    keeper = RowKeeper(key=lambda item: item[0], facts=lambda item: item[1], make=make)
-    first = keeper.rows([("a", 1), ("b", 1)])
-    second = keeper.rows([("b", 1), ("a", 2), ("c", 1)])
-    assert made == ["a", "b", "a", "c"]
-    assert second[0] is first[1]
-    assert [row.cells for row in second] == [("b", "1"), ("a", "2"), ("c", "1")]
-    keeper.rows([])
-    assert keeper.rows([("b", 1)])[0] is not first[1]
