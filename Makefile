@@ -7,7 +7,7 @@ PREFLIGHT_VENV ?= .venv-preflight
 PREFLIGHT_STAMP := $(PREFLIGHT_VENV)/.installed
 WORKERS ?= auto
 
-.PHONY: setup setup-preflight demo test test-heavy check format bench pictures wheel clean
+.PHONY: setup setup-preflight demo test test-heavy check format bench pictures snapshots wheel clean
 
 setup: $(STAMP)
 
@@ -54,6 +54,10 @@ bench: setup
 
 pictures: setup
 	SLICETOWER_PICTURES=docs/pictures $(BIN)/python -m pytest tests/journeys -n 0
+
+# Every screen at three sizes in two themes, as the tests compare them: look at what changed before it is kept.
+snapshots: setup
+	SLICETOWER_SNAPSHOTS=write $(BIN)/python -m pytest tests/tui/test_snapshots.py -n $(WORKERS)
 
 wheel: setup
 	$(BIN)/python -m build --wheel

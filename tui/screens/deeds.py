@@ -9,7 +9,7 @@ from backend.context import Context
 from backend.model import EventKind, QueuedResource
 from backend.outcomes import OperatorError
 from tui.screens.confirm import Choice, Question, TypedConfirmation
-from tui.wording import count, fold, utc_now
+from tui.wording import count, fold, in_state, utc_now
 
 ACCEPT_TIMEOUT_S = 30.0
 """How long a delete waits for the service's word; the wish outlives it."""
@@ -36,7 +36,7 @@ def consequences(console: SliceTower, items: Sequence[QueuedResource]) -> list[s
     for item in items:
         since = console.fleet.since.get(item.key)
         held = f"{item.slice_count} × {item.accelerator_type or 'slice'}"
-        state = item.state + (f" for {(now - since.at).total_seconds() / 60:.0f} min" if since is not None else "")
+        state = item.state + (f" for {in_state(since, now)}" if since is not None else "")
         lines.append(f"{item.name}  {state}  {held}  {count(item.chips, 'chip')}  {item.zone}")
     names = {item.name for item in items}
     for run in console.live_runs():

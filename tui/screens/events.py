@@ -33,10 +33,15 @@ KIND_TOKENS = {
 def sentence(event: Event) -> str:
     """What happened, in words: a change of state once, with an arrow."""
     change = f"{event.before} → {event.after}" if event.before and event.after else event.after or event.before
-    head = f"{event.subject}: {event.before} -> "
-    if event.before and event.text.startswith(head):
-        return f"{event.before} → {event.text.removeprefix(head)}"
-    return event.text or change
+    # Whom it is about stands in its own column.
+    text = event.text.removeprefix(f"{event.subject}: ") if event.subject else event.text
+    text = text.removeprefix(f"{event.subject} ") if event.subject else text
+    if not text or event.kind != EventKind.STATE or not change:
+        return text or change
+    told = f"{event.before} -> {event.after}"
+    if text.startswith(told):
+        return change + text.removeprefix(told)
+    return text if event.after and event.after in text else f"{change}: {text}"
 
 
 def rows(events: Sequence[Event]) -> list[Row]:

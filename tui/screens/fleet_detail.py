@@ -83,8 +83,12 @@ class FleetDetail(Vertical):
     def _say(self, widget: Static, text: str) -> None:
         """Updates a text that changed: every update is a layout of the whole screen."""
         if self._said.get(widget) != text:
+            before = self._said.get(widget, "")
             self._said[widget] = text
             widget.update(text)
+            if text.count("\n") != before.count("\n"):
+                # An update that falls into a layout is drawn in the height of the text before.
+                self.call_after_refresh(widget.refresh, layout=True)
 
     def show(
         self,

@@ -86,7 +86,8 @@ def leaving_lines(
     detached = [run for run in living if run.request.supervised]
     tied = [run for run in living if not run.request.supervised]
     if detached:
-        lines.append(f"{count(len(detached), 'run')} will go on by themselves and be found again.")
+        themselves = "itself" if len(detached) == 1 else "themselves"
+        lines.append(f"{count(len(detached), 'run')} will go on by {themselves} and be found again.")
     if tied:
         lines.append(f"{count(len(tied), 'run')} tied to this console will lose their connection.")
     if forwards:

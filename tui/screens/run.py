@@ -129,7 +129,9 @@ class RunScreen(TableScreen):
             f"{ended}/{len(run.results)} ended",
         ]
         if len(run.batches) > 1:
-            parts.append(f"batch {run.batch} of {len(run.batches)}")
+            # One that is read from the journal drives no batch: it had so many.
+            batches = f"batch {run.batch} of {len(run.batches)}" if run.batch else f"{len(run.batches)} batches"
+            parts.append(batches)
         parts += [summary, format_duration(took)]
         self.query_one("#run-head", Static).update(" · ".join(part for part in parts if part))
         self.query_one(HeatStrip).set_slices(heat(run.results))

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("started", "STARTED (UTC)", width=14),
     Column("state", "STATE", min_width=8, max_width=10),
-    Column("workers", "WORKERS", width=7, align="right"),
+    Column("workers", "WORKERS", width=7, align="right", priority=2),
     Column("outcome", "OUTCOMES", min_width=10, max_width=40),
-    Column("time", "TIME", width=8),
+    Column("time", "TIME", width=8, priority=3),
     Column("command", "COMMAND", min_width=12, max_width=200, flex=1),
     Column("id", "RUN", min_width=6, max_width=24, priority=1),
 )

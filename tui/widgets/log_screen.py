@@ -113,6 +113,11 @@ class LogScreen(LogKeys):
         if place != self.scroll_offset.y:
             self.scroll_to(y=place, animate=False, force=True)
 
+    def watch_show_vertical_scrollbar(self, shown: bool) -> None:
+        """A scrollbar that appears after its log was placed stands where the reader is: Textual tells it only later moves."""
+        if shown:
+            self.vertical_scrollbar.position = self.scroll_offset.y
+
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self._wheel(event, -1)
 

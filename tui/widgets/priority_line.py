@@ -33,6 +33,8 @@ class Part:
     is for a line that has no room for a word of it."""
 
 
+EASY_WORDS, EASY_WEIGHT = 28, 25
+"""An elastic part may be cut to so many cells before anything of more than this weight is lost."""
 LEAST_WORDS = 12
 """Cells below which the cut text of an elastic part says nothing."""
 
@@ -59,8 +61,13 @@ def priority_line(parts: Sequence[Part], width: int, look: Look, base: Style, *,
     def needed() -> int:
         return sum(_width(texts) for _, texts in shown) + gap * max(0, len(shown) - 1)
 
+    def cuts_easily(part: Part, texts: tuple[tuple[str, str], ...]) -> bool:
+        return part.elastic and texts is part.texts and width - needed() + _width(texts[-1:]) >= EASY_WORDS
+
     while needed() > width and shown:
         index = min(range(len(shown)), key=lambda each: (_weight(*shown[each]), -each))
+        if _weight(*shown[index]) > EASY_WEIGHT:
+            index = next((each for each, (part, texts) in enumerate(shown) if cuts_easily(part, texts)), index)
         part, texts = shown[index]
         if part.short and texts is not part.short:
             room = width - needed() + _width(texts)

@@ -181,7 +181,8 @@ class TableScreen(TableKeys):
         if self.model.rows:
             text = f"no row of {len(self.model.rows):,} matches '{self.model.filter_text}'"
             kind = "empty"
-        lines = textwrap.wrap(text or self.empty, max(10, self.size.width - 4)) or [""]
+        width = max(10, self.size.width - 4)
+        lines = [line for part in (text or self.empty).split("\n") for line in textwrap.wrap(part, width) or [""]]
         if 1 <= y <= len(lines):
             return painter.message(lines[y - 1], _MESSAGE_TOKENS.get(kind, ""))
         return Strip.blank(self.size.width, painter.base)

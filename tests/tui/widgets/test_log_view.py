@@ -43,6 +43,14 @@ def wheel(kind: type[events.MouseScrollUp] | type[events.MouseScrollDown]) -> ev
     )
 
 
+async def test_the_scrollbar_stands_where_the_reader_is_from_the_first_paint_on() -> None:
+    view = LogView(log_of(100), title="train-a/0/3")
+    async with WidgetApp(view).run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert view.show_vertical_scrollbar
+        assert view.vertical_scrollbar.position == view.max_scroll_y > 0
+
+
 async def test_it_follows_then_pauses_on_the_first_key_up_and_says_how_much_is_new() -> None:
     told: list[Message] = []
     log = log_of(100)

@@ -1,0 +1,147 @@
+"""Every screen of the console as an operator reaches it: the keys, and the words that say that it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tests.tui.fixed import facts
+from tests.tui.fixed.world import FixedClient, FixedConsole
+
+Way = Callable[[FixedConsole], Awaitable[object]]
+
+
+def client(**facts_of_it: object) -> Callable[[], FixedClient]:
+    """How the service answers in a scene."""
+
+    def make() -> FixedClient:
+        made = FixedClient()
+        for name, value in facts_of_it.items():
+            setattr(made, name, value)
+        return made
+
+    return make
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One screen in one state."""
+
+    name: str
+    way: Way
+    shows: tuple[str, ...]
+    client: Callable[[], FixedClient] = FixedClient
+    loaded: bool = True
+    read_only: bool = False
+    again: Way | None = None
+    """How it is opened anew in another theme, where it keeps that of its opening."""
+
+
+async def at_train(driven: FixedConsole, *keys: str) -> None:
+    """The cursor on train-a, then keys."""
+    await driven.shows("train-a")
+    driven.app.show_request("train-a")
+    await driven.settle()
+    if keys:
+        await driven.press(*keys)
+
+
+def on_train(*keys: str) -> Way:
+    return lambda driven: at_train(driven, *keys)
+
+
+def keys(*pressed: str) -> Way:
+    async def way(driven: FixedConsole) -> None:
+        await driven.settle()
+        await driven.press(*pressed)
+
+    return way
+
+
+def command(line: str, *then: str) -> Way:
+    async def way(driven: FixedConsole) -> None:
+        await driven.shows("train-a")
+        await driven.command(line)
+        await driven.settle()
+        if then:
+            await driven.press(*then)
+
+    return way
+
+
+async def stale(driven: FixedConsole) -> None:
+    """One zone falls silent under a full fleet."""
+    await at_train(driven)
+    tower = driven.app.require_tower()
+    answers = type(tower).answers  # type: ignore[attr-defined]
+    answers.failing = (facts.WEST,)
+    tower.watch.poke()
+    await driven.until(lambda: any(poll.error for poll in driven.app.fleet.polls), "the failure")
+
+
+async def typing(driven: FixedConsole) -> None:
+    await at_train(driven, "colon")
+    await driven.write("run tr")
+
+
+async def palette(driven: FixedConsole) -> None:
+    await at_train(driven, "ctrl+p")
+    await driven.write("bench")
+    await driven.shows("Measure a sharding")
+
+
+async def palette_again(driven: FixedConsole) -> None:
+    await driven.press("escape", "escape")
+    await driven.until(lambda: len(driven.app.screen_stack) == driven.app.root_depth, "the fleet alone")
+    await palette(driven)
+
+
+async def run_of(driven: FixedConsole, identity: str, *then: str) -> None:
+    await driven.shows("train-a")
+    driven.app.open_run(driven.app.find_run(identity))
+    await driven.settle()
+    if then:
+        await driven.press(*then)
+
+
+async def delete(driven: FixedConsole) -> None:
+    await driven.shows("train-a")
+    driven.app.show_request("old-d")
+    await driven.settle()
+    await driven.press("D")
+
+
+SCENES = (
+    Scene("fleet", on_train(), ("train-a", "ACTIVE", "8/8")),
+    Scene("fleet-read-only", on_train(), ("RO",), read_only=True),
+    Scene("fleet-empty", keys(), ("No queued resource",), client(fleet=())),
+    Scene("fleet-loading", keys(), ("Asking demo-project",), client(silent=True), loaded=False),
+    Scene("fleet-error", keys(), ("asks again now",), client(failing=(facts.WEST, facts.EAST)), loaded=False),
+    Scene("fleet-stale", stale, ("ACTIVE ?", "as last heard")),
+    Scene("workers", on_train("enter"), ("train-a/0/0", "READY", "train.sh")),
+    Scene("workers-none", on_train("k", "enter"), ("taken-e",)),
+    Scene("logs-merged", on_train("l"), ("merged", "train.sh")),
+    Scene("logs-one", on_train("enter", "l"), ("1 of 8 workers",)),
+    Scene("logs-tiles", on_train("l", "plus", "plus"), ("of 8 workers",)),
+    Scene("run", lambda driven: run_of(driven, facts.RUN_ID), ("first failure", "6 workers")),
+    Scene("run-workers", lambda driven: run_of(driven, facts.RUN_ID, "V"), ("train-a/0/2", "unreachable")),
+    Scene("run-live", lambda driven: run_of(driven, facts.LIVE_ID), ("0/8 ended",)),
+    Scene("run-form", command("run train-a -- python3 train.py --steps 10"), ("8 workers", "ctrl+r starts it")),
+    Scene("runs", keys("4"), ("6 ok, 1 failed",)),
+    Scene("bench", lambda driven: run_of(driven, facts.BENCH_ID), ("step time",)),
+    Scene("bench-form", on_train("b"), ("32 devices on 8 workers",)),
+    Scene("benches", keys("5"), ("done",)),
+    Scene("bench-plan", on_train("b", "f4"), ("TFLOP/S/DEV",)),
+    Scene("create", keys("C"), ("further options",)),
+    Scene("describe", on_train("d"), ("queuedResources/train-a",)),
+    Scene("events", keys("6"), ("PROVISIONING", "Run 20261130")),
+    Scene("operations", keys("8"), ("create",)),
+    Scene("help", on_train("question_mark"), ("help: fleet", "Go into")),
+    Scene("palette", palette, ("bench",), again=palette_again),
+    Scene("command-line", typing, ("run train-a",)),
+    Scene("filter", command("qr state=ACTIVE"), ("lame-f",)),
+    Scene("confirm-delete", delete, ("Type old-d",)),
+    Scene("confirm-cleanup", keys("X"), ("old-d", "taken-e")),
+    Scene("gcloud", on_train("g"), ("gcloud",)),
+    Scene("quit", on_train("q"), ("Quit slicetower?",)),
+)
