@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from backend.outcomes import OperatorError
 from backend.ssh.connections import ConnectionPool
-from backend.ssh.handshake import Reason, Unreachable
+from backend.ssh.handshake_errors import Reason, Unreachable
 from backend.targets import WorkerRef
 
 AT_ONCE = 256

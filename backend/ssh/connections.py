@@ -27,12 +27,10 @@ from backend.ssh.handshake import (
     HANDSHAKE_TIMEOUT_S,
     Client,
     Dialler,
-    Reason,
-    Retry,
-    Unreachable,
     close_all,
     refused_host_key,
 )
+from backend.ssh.handshake_errors import Reason, Retry, Unreachable
 from backend.ssh.hostkeys import HostKeys, HostKeySource, KeyJournal, Trust, fingerprint, node_of
 from backend.ssh.keys import AskPassphrase, Identity
 from backend.ssh.routes import Route, connect_limit, route_to

@@ -6,19 +6,19 @@ import asyncio
 import errno
 import os
 import resource
-from collections.abc import Callable
-from enum import StrEnum
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 
 from backend.context import Context
-from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.ssh import lean
+from backend.ssh.handshake_errors import Reason, Retry, Unreachable
 from backend.ssh.hostkeys import Trust, fingerprint
 from backend.ssh.keys import AskPassphrase, Identity, load_identity
+from backend.ssh.proxies import Proxy
 from backend.ssh.routes import Hop, Route
 from backend.targets import WorkerRef
 
@@ -41,39 +41,9 @@ ENCRYPTION_ALGORITHMS = (
 )
 
 
-class Reason(StrEnum):
-    """Why a worker can't be reached."""
-
-    ADDRESS = "address"
-    NETWORK = "network"
-    TIMEOUT = "timeout"
-    PERMISSION = "permission"
-    HOST_KEY = "host key"
-    PROTOCOL = "protocol"
-    FILES = "open files"
-
-
 ATTEMPTS = {Reason.NETWORK: 6, Reason.TIMEOUT: 2, Reason.PROTOCOL: 1}
 """Tries in all. A server that drops connections because too many start at once (MaxStartups) is a NETWORK loss."""
 REFUSED_ATTEMPTS = 3
-
-
-class Unreachable(OperatorError):
-    """No session could be opened on a worker: nothing was started there."""
-
-    def __init__(self, worker: WorkerRef, reason: Reason, what: str, cure: str = "", *, raw: str = "") -> None:
-        super().__init__(what, cure, exit_code=ExitCode.UNREACHABLE, raw=plain(raw))
-        self.worker = worker
-        self.reason = reason
-
-
-class Retry(Exception):
-    """A handshake failed in a way that another try may mend."""
-
-    def __init__(self, error: Unreachable, attempts: int) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.attempts = attempts
 
 
 class Client(asyncssh.SSHClient):
@@ -123,9 +93,27 @@ class Dialler:
             asyncssh.PermissionDenied: The keys were refused.
             asyncssh.HostKeyNotVerifiable: The worker's own key was refused.
         """
+        if not route.proxy_command or route.hop is not None:
+            return await self._connect(worker, route, client, trust, ())
+        proxy = Proxy(route.proxy_command)
+        try:
+            return await self._connect(worker, route, client, trust, proxy.command)
+        except Retry as failure:
+            raise Retry(proxy.explained(failure.error), 1 if proxy.final else failure.attempts) from failure
+        except Unreachable as error:
+            raise proxy.explained(error) from error
+        finally:
+            proxy.close()
+
+    async def _connect(
+        self, worker: WorkerRef, route: Route, client: Client, trust: Trust, proxy_command: Sequence[str]
+    ) -> asyncssh.SSHClientConnection:
+        """The same, through a program or without one."""
         where = f"{route.host}:{route.port}"
         try:
             options = await self._options(route)
+            if proxy_command:
+                options["proxy_command"] = list(proxy_command)
             if route.hop is not None:
                 options["tunnel"] = await self._hop(worker, route.hop)
             async with asyncio.timeout(self._timeout_s):
@@ -175,8 +163,6 @@ class Dialler:
             "keepalive_interval": KEEPALIVE_S,
             "keepalive_count_max": KEEPALIVE_COUNT,
         }
-        if route.proxy_command and route.hop is None:
-            options["proxy_command"] = list(route.proxy_command)
         return options
 
     async def identity(self, key: Path | None = None) -> Identity:
@@ -205,9 +191,11 @@ class Dialler:
         return await asyncio.shield(task)
 
     async def _open_hop(self, worker: WorkerRef, hop: Hop) -> asyncssh.SSHClientConnection:
-        options = await self._options(Route(hop.host, hop.port, hop.user or self._context.ssh.user))
+        options = await self._options(Route(hop.host, hop.port, hop.user or self._context.ssh.user, key=hop.key))
         if not options["username"]:
             del options["username"]
+        if hop.via is not None:
+            options["tunnel"] = await self._hop(worker, hop.via)
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await asyncssh.connect(hop.host, hop.port, **options)

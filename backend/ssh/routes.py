@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from backend.context import Context
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from backend.ssh.keys import login_name
+from backend.ssh.proxies import expanded
 from backend.targets import WorkerRef
 
 SHARED_DOOR_LIMIT = 64
@@ -27,10 +29,19 @@ class Hop:
     host: str
     port: int = 22
     user: str = ""
+    key: Path | None = None
+    """A key file that the operator's OpenSSH configuration names for it."""
+    via: Hop | None = None
+    """The one before it."""
 
     @property
     def text(self) -> str:
         return f"{self.user + '@' if self.user else ''}{self.host}:{self.port}"
+
+    @property
+    def chain(self) -> str:
+        """As `ssh -J` takes it, with those before it."""
+        return f"{self.via.chain},{self.text}" if self.via is not None else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,11 @@ async def route_to(
                 f"{worker.address} has no instance name in its guest attributes, which a tunnel through IAP needs.",
                 "Check that guest attributes are allowed (compute.disableGuestAttributesAccess), or use another route.",
             )
+        if shutil.which("gcloud") is None:
+            raise OperatorError(
+                "The route is iap, and there is no gcloud program here, which makes its tunnels.",
+                "Install the Google Cloud CLI, or set route in the [ssh] of the context to jump, internal or external.",
+            )
         command = ("gcloud", "compute", "start-iap-tunnel", name, str(settings.port), "--listen-on-stdin")
         place = (f"--project={worker.project}", f"--zone={worker.zone}", "--verbosity=warning")
         return Route(name, settings.port, user, proxy_command=command + place)
@@ -140,12 +156,54 @@ def _required(worker: WorkerRef, address: str, kind: str, others: str) -> str:
 async def _from_openssh(worker: WorkerRef, context: Context) -> Route:
     """Asks OpenSSH itself (`ssh -G`) what its configuration says about this address: no second parser that differs."""
     address = worker.external_ip or _required(worker, worker.internal_ip, "external or internal", "iap")
-    command = ["ssh", "-G", "-p", str(context.ssh.port)] if context.ssh.port != 22 else ["ssh", "-G"]
-    if context.ssh.user:
-        command += ["-l", context.ssh.user]
+    port = context.ssh.port if context.ssh.port != 22 else 0
+    values = await _openssh_says(address, context.ssh.user, port)
+    host, user = values.get("hostname", [address])[0], values.get("user", [login_name(context.ssh.user)])[0]
+    port = int(values.get("port", ["22"])[0])
+    jump, proxy = (values.get(name, ["none"])[0] for name in ("proxyjump", "proxycommand"))
+    command: tuple[str, ...] = ()
+    if proxy not in ("", "none"):
+        command = ("/bin/sh", "-c", f"exec {expanded(proxy, host=host, name=address, port=port, user=user)}")
+    return Route(
+        host=host,
+        port=port,
+        user=user,
+        hop=await _openssh_hops(jump) if jump not in ("", "none") else None,
+        proxy_command=command,
+        key=_first_existing(values.get("identityfile", [])),
+    )
+
+
+async def _openssh_hops(text: str) -> Hop | None:
+    """`[user@]name[:port],...`, each a name that the configuration may know; each is reached through the one before it."""
+    hop: Hop | None = None
+    for piece in text.split(","):
+        written = parse_hop(piece)
+        values = await _openssh_says(written.host, written.user, written.port if _has_port(piece) else 0)
+        hop = Hop(
+            host=values.get("hostname", [written.host])[0],
+            port=int(values.get("port", ["22"])[0]),
+            user=values.get("user", [written.user])[0],
+            key=_first_existing(values.get("identityfile", [])),
+            via=hop,
+        )
+    return hop
+
+
+def _has_port(hop: str) -> bool:
+    return hop.rpartition("]")[2].rpartition("@")[2].count(":") == 1
+
+
+async def _openssh_says(name: str, user: str, port: int) -> dict[str, list[str]]:
+    """The configuration for one host; an empty user and port 0 leave both to it.
+
+    Raises:
+        OperatorError: There is no ssh program, or its configuration is wrong.
+    """
+    command = ["ssh", "-G", *(["-p", str(port)] if port else []), *(["-l", user] if user else [])]
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, "--", address, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            *command, "--", name, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
     except OSError as error:
@@ -156,23 +214,15 @@ async def _from_openssh(worker: WorkerRef, context: Context) -> Route:
     except TimeoutError as error:
         process.kill()
         await process.wait()
-        raise OperatorError(f"`ssh -G {address}` did not answer.", "Look at ~/.ssh/config.") from error
+        raise OperatorError(f"`ssh -G {plain(name)}` did not answer.", "Look at ~/.ssh/config.") from error
     if process.returncode != 0:
-        raise OperatorError(f"OpenSSH refuses its configuration for {address}.", "Mend it.", raw=plain(err))
+        said = " ".join(err.decode("utf-8", "replace").split())
+        raise OperatorError(f"OpenSSH refuses its configuration for {plain(name)}.", "Mend it.", raw=plain(said))
     values: dict[str, list[str]] = {}
     for line in out.decode("utf-8", "replace").splitlines():
-        name, _, value = line.partition(" ")
-        values.setdefault(name, []).append(value)
-    jump = values.get("proxyjump", ["none"])[0]
-    proxy = values.get("proxycommand", ["none"])[0]
-    return Route(
-        host=values.get("hostname", [address])[0],
-        port=int(values.get("port", ["22"])[0]),
-        user=values.get("user", [login_name(context.ssh.user)])[0],
-        hop=parse_hop(jump) if jump not in ("", "none") else None,
-        proxy_command=("/bin/sh", "-c", f"exec {proxy}") if proxy not in ("", "none") else (),
-        key=_first_existing(values.get("identityfile", [])),
-    )
+        key, _, value = line.partition(" ")
+        values.setdefault(key, []).append(value)
+    return values
 
 
 def _first_existing(names: list[str]) -> Path | None:

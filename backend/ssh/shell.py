@@ -65,7 +65,7 @@ async def ssh_command(
         words += ["-i", str(key)]
         options.append("IdentitiesOnly=yes")
     if route.hop is not None:
-        words += ["-J", route.hop.text]
+        words += ["-J", route.hop.chain]
     elif route.proxy_command:
         options.append(f"ProxyCommand={shlex.join(route.proxy_command)}")
     for option in options:

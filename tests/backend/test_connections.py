@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import resource
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -323,88 +322,3 @@ async def test_no_key_at_all_names_the_cure(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(OperatorError, match="ssh-keygen"):
         await pool.connection(worker(0))
     await pool.close()
-
-
-# -- routes ------------------------------------------------------------------------------------------------------------------
-
-
-async def test_all_workers_are_reached_over_one_connection_to_a_jump_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "operator"
-    (home / ".ssh").mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(home))
-    async with sshd(tmp_path) as server:
-        hop = f"root@127.0.0.1:{server.port}"
-        context = server.context(route="jump", jump=hop)
-        pool = ConnectionPool(context, FixedKeys([server.host_key]), journal(server))
-        with pytest.raises(Unreachable, match="known_hosts"):
-            await pool.connection(worker(0))
-        (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{server.port} {server.host_key}\n")
-        await asyncio.gather(*(pool.connection(worker(index)) for index in range(10)))
-        assert pool.connected == 10
-        log = (tmp_path / "sshd.log").read_text()
-        assert log.count("Accepted publickey") == 11 or "Accepted" not in log
-        await pool.close()
-
-
-async def test_the_operators_openssh_configuration_decides_on_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with sshd(tmp_path) as server:
-        config = tmp_path / "ssh_config"
-        config.write_text(f"Host 127.0.1.*\n  User root\n  Port {server.port}\n")
-        program = tmp_path / "bin" / "ssh"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F "{config}" "$@"\n')
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
-        context = Context("t", "p", ("z",), ssh=SSHSettings(key=server.key, route="config"))
-        pool = ConnectionPool(context, FixedKeys([server.host_key]), journal(server))
-        await pool.connection(worker(0))
-        await pool.close()
-
-
-GCLOUD = """#!{python}
-import os, select, socket, sys
-assert sys.argv[1:4] == ["compute", "start-iap-tunnel", "t1v-n-77-w-0"], sys.argv
-assert sys.argv[4:] == ["{port}", "--listen-on-stdin", "--project=p", "--zone=z", "--verbosity=warning"], sys.argv
-far = socket.create_connection(("127.0.0.1", {port}))
-while True:
-    for ready in select.select([0, far], [], [])[0]:
-        data = os.read(0, 65536) if ready == 0 else far.recv(65536)
-        if not data:
-            sys.exit(0)
-        far.sendall(data) if ready == 0 else os.write(1, data)
-"""
-
-
-async def test_a_tunnel_through_iap_is_asked_for_by_the_instance_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The program on the PATH stands for gcloud at the edge of this machine; behind it is a real sshd."""
-
-    async def instance_name(where: WorkerRef) -> str:
-        return f"t1v-n-{where.uid}-w-{where.worker_index}" if where.worker_index == 0 else ""
-
-    async with sshd(tmp_path) as server:
-        program = tmp_path / "bin" / "gcloud"
-        program.parent.mkdir()
-        program.write_text(GCLOUD.format(python=sys.executable, port=server.port))
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
-        context = server.context(route="iap")
-        pool = ConnectionPool(context, FixedKeys([server.host_key]), journal(server), instance_name=instance_name)
-        assert await run_true(pool, worker(0)) == 0
-        with pytest.raises(Unreachable, match="instance name"):
-            await pool.connection(worker(1))
-        await pool.close()
-
-
-async def test_a_worker_without_an_address_of_that_kind_says_which_routes_are_left(tmp_path: Path) -> None:
-    async with sshd(tmp_path) as server:
-        pool = server.pool()
-        bare = WorkerRef("p", "z", "train-a", 0, 0, "train-a-0", "7", internal_ip="127.0.0.1")
-        with pytest.raises(Unreachable, match="internal, jump or iap"):
-            await pool.connection(bare)
-        await pool.close()
