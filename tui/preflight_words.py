@@ -38,6 +38,8 @@ def facts(request: PreflightRequest, report: PreflightReport) -> list[tuple[str,
 
 def memory_words(used: float, capacity: float) -> str:
     """`13.66 GB, 12.72 of 15.75 GiB a device`: the chip's memory is known in GiB, models are reckoned in GB."""
+    if used < 2**27:
+        return f"{used / 2**20:.3g} MiB of {capacity / 2**30:.2f} GiB a device"
     return f"{used / 1e9:.2f} GB, {used / 2**30:.2f} of {capacity / 2**30:.2f} GiB a device"
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from backend.bench.model import BenchState
+from backend.bench.model import BenchRecord, BenchState, StepPoint
 from backend.context import Context
 from jobs.statistics import rate_words
 from tests.simulator import SimulatorFactory
+from tests.tui.cli.test_bench import kept
 from tests.tui.driving import MEDIUM, SMALL, Console, console
 from tui.screens.bench import BenchScreen
-from tui.screens.bench_figures import NO_UTILISATION, figures, series
+from tui.screens.bench_figures import NO_UTILISATION, beside, figures, series, series_of
 from tui.screens.bench_form import AXES, BenchFormScreen, mesh_texts, request_of
 from tui.screens.benches import BenchesScreen
 
@@ -126,3 +128,31 @@ def test_the_axes_of_a_mesh_are_written_into_the_right_fields() -> None:
 )
 def test_rates_are_readable_numbers_in_a_unit_of_their_size(tflops: float, words: str) -> None:
     assert rate_words(tflops) == words
+
+
+def test_texts_stand_beside_each_other_where_there_is_room() -> None:
+    left, right = ["step time  1 s", "a device"], ["steps by their time", "  a", "  b"]
+    assert beside(left, right, 80) == [
+        "step time  1 s    steps by their time",
+        "a device            a",
+        "                    b",
+    ]
+    assert beside(left, right, 30) == [*left, "", *right]
+    assert beside(left, [], 80) == left
+
+
+def rated(identity: str, *rates: float | None) -> BenchRecord:
+    points = tuple(StepPoint(step, 1, 0.5, 0.5, 0.5, rate, rate, rate) for step, rate in enumerate(rates))
+    return replace(kept(identity, 1.0), points=points)
+
+
+def test_curves_on_the_same_axes_are_in_the_same_unit() -> None:
+    slow, fast = rated("slow", 0.00006, 0.00007), rated("fast", 0.0024, 0.0025)
+    drawn = series_of([slow, fast], ["slow", "fast"])
+    assert [each.unit for each in drawn] == ["GFLOP/s a device"] * 2
+    assert list(drawn[0].median) == pytest.approx([0.06, 0.07])
+    assert list(drawn[1].median) == pytest.approx([2.4, 2.5])
+    unrated = series_of([fast, rated("untold", None, None)], ["fast", "untold"])
+    assert [each.unit for each in unrated] == ["steps a second"] * 2
+    assert list(unrated[0].median) == [2.0, 2.0]
+    assert series_of([slow], ["slow"])[0].unit == "MFLOP/s a device"

@@ -16,7 +16,7 @@ from backend.outcomes import OperatorError
 from backend.sanitize import plain_text
 from tui.actions import BENCH, Action, bindings
 from tui.screens.base import ConsoleScreen
-from tui.screens.bench_figures import figures, histogram_lines, last_words, series
+from tui.screens.bench_figures import beside, figures, histogram_lines, last_words, series
 from tui.screens.confirm import Choice, Question
 from tui.widgets.throughput_plot import ThroughputPlot
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from backend.bench.manager import Bench
     from backend.bench.model import BenchRecord
 
+MARGINS = 4
+"""Cells of the page that are no text: its padding and the scrollbar."""
 PLOT_EVERY = 2
 """Ticks between two looks at the readings: the plot is drawn once a second at most."""
 
@@ -115,9 +117,8 @@ class BenchScreen(ConsoleScreen):
         newest = last_words(record.points)
         if newest and self.bench is not None and not self.bench.state.is_over:
             lines.append(f"now: {newest}")
-        lines += figures(record)
         histogram = histogram_lines(record.points, self.console.glyphs["bar-full"])
-        lines += ["", *histogram] if histogram else []
+        lines += beside(figures(record), histogram, self.size.width - MARGINS)
         lines += ["", *self.repeat_lines(record)]
         return lines
 

@@ -15,7 +15,7 @@ from backend.sanitize import plain_text
 from jobs.statistics import rate_words
 from tui.actions import BY_ID, COMPARE, bindings
 from tui.screens.base import TableScreen
-from tui.screens.bench_figures import AXES, MESH, series
+from tui.screens.bench_figures import AXES, MESH, series_of
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.widgets.throughput_plot import ThroughputPlot
@@ -140,10 +140,7 @@ class CompareScreen(TableScreen):
         told = compare(records)
         label = self.console.context.label
         self.query_one(ThroughputPlot).set_series(
-            [
-                series(each, each.points, title=f"{each.target} {each.request.mesh.short()}", label=label)
-                for each in records
-            ]
+            series_of(records, [f"{each.target} {each.request.mesh.short()}" for each in records], label)
         )
         first = "baseline" if self._baseline else "the first"
         self.table.set_rows([row(place, each, first) for place, each in enumerate(told)])

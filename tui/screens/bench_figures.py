@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
 
 from jobs.statistics import histogram, rate_unit, rate_words
 from tui.widgets.rows import Column
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     from backend.bench.model import BenchRecord, StepPoint
 
 LABEL_WIDTH = 17
+BETWEEN = 4
+"""Cells between two texts beside each other."""
 HISTOGRAM_WIDTH = 16
 """Cells of the longest bar."""
 MESH = Column("mesh", "ICI/DCN DxFxT", min_width=13, max_width=20, hint="Ways of data, fsdp and tensor, never cut.")
@@ -24,9 +29,34 @@ NO_UTILISATION_CELL = "- (CPU)"
 """The same in a table, where the mesh needs the width."""
 
 
-def series(record: BenchRecord, points: Sequence[StepPoint], *, title: str = "", label: str = "") -> PlotSeries:
-    """What the plot draws: TFLOP/s where the program tells it, else steps a second."""
-    rated = [point for point in points if point.tflops_per_device is not None]
+def series_of(records: Sequence[BenchRecord], titles: Sequence[str], label: str = "") -> list[PlotSeries]:
+    """Several on the same axes, so all in one unit: steps a second when one of them tells no rate."""
+    highest = [
+        max((point.tflops_per_device for point in each.points if point.tflops_per_device is not None), default=None)
+        for each in records
+    ]
+    rates = [each for each in highest if each is not None]
+    common = max(rates) if len(rates) == len(records) and rates else 0.0
+    return [
+        series(each, each.points, title=title, label=label, greatest=common)
+        for each, title in zip(records, titles, strict=True)
+    ]
+
+
+def series(
+    record: BenchRecord,
+    points: Sequence[StepPoint],
+    *,
+    title: str = "",
+    label: str = "",
+    greatest: float | None = None,
+) -> PlotSeries:
+    """What the plot draws: TFLOP/s where the program tells it, else steps a second.
+
+    Args:
+        greatest: The highest rate on the same axes, which gives the unit; 0: steps a second. Its own when left out.
+    """
+    rated = [point for point in points if point.tflops_per_device is not None] if greatest != 0.0 else []
     warmup = 0
     for point in points:
         if not point.set_aside:
@@ -36,7 +66,7 @@ def series(record: BenchRecord, points: Sequence[StepPoint], *, title: str = "",
         cpu = record.platform == CPU
         peak = None if cpu else record.peak_tflops_per_device
         prediction = None if cpu else record.predicted_tflops_per_device
-        unit, scale = rate_unit(max(point.tflops_per_device or 0.0 for point in rated))
+        unit, scale = rate_unit(greatest or max(point.tflops_per_device or 0.0 for point in rated))
         return PlotSeries(
             title=title or record.request.mesh.words(),
             unit=f"{unit} a device",
@@ -87,6 +117,17 @@ def histogram_lines(points: Sequence[StepPoint], bar: str) -> list[str]:
         length = max(round(each.count / highest * HISTOGRAM_WIDTH), 1 if each.count else 0)
         lines.append(f"  {each.low:.4g} to {each.high:.4g} s".ljust(25) + f" {bar * length} {each.count}")
     return lines
+
+
+def beside(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:
+    """Two texts beside each other, where `width` cells have room for both; else one below the other."""
+    if not right:
+        return list(left)
+    edge = max(map(cell_len, left), default=0) + BETWEEN
+    if edge + max(map(cell_len, right)) > width:
+        return [*left, "", *right]
+    pairs = zip_longest(left, right, fillvalue="")
+    return [f"{one}{' ' * (edge - cell_len(one))}{other}".rstrip() for one, other in pairs]
 
 
 def last_words(points: Sequence[StepPoint]) -> str:

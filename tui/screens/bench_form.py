@@ -73,7 +73,7 @@ def prediction_words(prediction: Prediction) -> list[str]:
     return [
         f"predicted {prediction.tflops_per_device:.4g} TFLOP/s a device, {prediction.step_time_s:.3g} s a step,"
         f" bound by {prediction.bound}",
-        f"{memory:.1f} GiB of HBM a device" + ("" if prediction.fits else ": does not fit"),
+        f"{memory:.3g} GiB of HBM a device" + ("" if prediction.fits else ": does not fit"),
         *(f"assumed: {text}" for text in prediction.assumptions),
     ]
 

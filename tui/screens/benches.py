@@ -10,10 +10,11 @@ from textual.containers import Container
 from textual.widget import Widget
 
 from backend.outcomes import OperatorError
+from jobs.statistics import rate_words
 from tui.actions import BENCHES, BY_ID, bindings
 from tui.screens.base import TableScreen
 from tui.screens.bench import BenchScreen, ask_stop_bench
-from tui.screens.bench_figures import AXES, CPU, MESH, NO_UTILISATION_CELL, series
+from tui.screens.bench_figures import AXES, CPU, MESH, NO_UTILISATION_CELL, series_of
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.widgets.throughput_plot import ThroughputPlot
@@ -26,8 +27,8 @@ COLUMNS = (
     Column("state", "STATE", min_width=8, max_width=10),
     Column("target", "TARGET", min_width=8, max_width=24),
     MESH,
-    Column("rate", "TFLOP/S/DEV", width=11, align="right"),
-    Column("step", "STEP (S)", width=9, align="right"),
+    Column("rate", "RATE/DEVICE", min_width=13, max_width=14, align="right"),
+    Column("step", "STEP (S)", width=9, align="right", priority=3),
     Column("mfu", "MFU", min_width=6, max_width=8, align="right", priority=1),
     Column("steps", "STEPS", width=5, align="right", priority=2),
     Column("type", "SLICES × TYPE", min_width=12, max_width=20, priority=1),
@@ -50,7 +51,7 @@ def row(record: BenchRecord) -> Row:
             Cell(record.state.value, token=TOKENS.get(record.state.value, "")),
             record.target,
             record.request.mesh.short(),
-            number_cell(rate, f"{rate:.4g}" if rate is not None else None),
+            number_cell(rate, rate_words(rate) if rate is not None else None),
             number_cell(step, f"{step:.4g}" if step is not None else None),
             number_cell(mfu, f"{mfu:.1%}" if mfu is not None else NO_UTILISATION_CELL if cpu else None),
             number_cell(figures.steps),
@@ -104,13 +105,11 @@ class BenchesScreen(TableScreen):
         plot = self.query_one(ThroughputPlot)
         plot.display = bool(chosen)
         label = self.console.context.label
-        lines = []
-        for record in chosen[:COMPARED_MOST]:
-            title = (
-                record.request.mesh.words() if len(chosen) == 1 else f"{record.target} {record.request.mesh.short()}"
-            )
-            lines.append(series(record, record.points, title=title, label=label))
-        plot.set_series(lines)
+        shown = chosen[:COMPARED_MOST]
+        titles = [f"{record.target} {record.request.mesh.short()}" for record in shown]
+        if len(shown) == 1:
+            titles = [shown[0].request.mesh.words()]
+        plot.set_series(series_of(shown, titles, label))
 
     @on(LiveTable.RowHighlighted)
     @on(LiveTable.MarksChanged)

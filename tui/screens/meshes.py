@@ -75,7 +75,7 @@ def row(each: Prediction) -> Row:
             each.mesh.short(),
             number_cell(each.tflops_per_device, f"{each.tflops_per_device:.4g}"),
             each.bound,
-            number_cell(each.memory.total, f"{each.memory.total / 2**30:.1f}"),
+            number_cell(each.memory.total, f"{each.memory.total / 2**30:.3g}"),
             "yes" if each.fits else "no",
             number_cell(each.rows_per_chip_ici, rows_text(each.rows_per_chip_ici)),
             number_cell(each.rows_per_chip_dcn, rows_text(each.rows_per_chip_dcn)),
