@@ -137,14 +137,16 @@ def _near(word: str, names: Iterable[str]) -> str:
     return f"There are: {', '.join(plain(name) for name in every[:NAMED])}{more}."
 
 
-def _select_one(fleet: Fleet, target: str) -> Iterator[WorkerRef]:
+Named = Sequence[tuple[str, str, tuple[WorkerRef, ...]]]
+
+
+def _select_one(every: Named, target: str) -> Iterator[WorkerRef]:
     parts = target.split("/")
     if not target or len(parts) > 3 or "" in parts:
         raise OperatorError(f"'{plain(target)}' is no target.", GRAMMAR)
     wanted = parts[0]
     slices = _indices(parts[1], target) if len(parts) > 1 else _Indices("*", None)
     workers = _indices(parts[2], target) if len(parts) > 2 else _Indices("*", None)
-    every = list(_named(fleet))
     if "*" in wanted:
         named = [
             item for item in every if fnmatch.fnmatchcase(item[0], wanted.replace("[", "[[]").replace("?", "[?]"))
@@ -237,9 +239,27 @@ def select(
     """
     if not texts:
         raise OperatorError("No target was given.", GRAMMAR)
+    return _select(list(_named(fleet)), expand(texts, groups or {}))
+
+
+def select_among(
+    workers: Sequence[WorkerRef], texts: Sequence[str], groups: Mapping[str, Sequence[str]] | None = None
+) -> tuple[WorkerRef, ...]:
+    """The same among workers that are given, such as those of a run, which may be gone from the fleet.
+
+    Raises:
+        OperatorError: as `select`.
+    """
+    places: dict[str, list[WorkerRef]] = {}
+    for worker in workers:
+        places.setdefault(worker.address.rsplit("/", 2)[0], []).append(worker)
+    return _select([(name, "", tuple(refs)) for name, refs in places.items()], expand(texts, groups or {}))
+
+
+def _select(every: Named, texts: Sequence[str]) -> tuple[WorkerRef, ...]:
     found: dict[WorkerRef, None] = {}
-    for text in expand(texts, groups or {}):
-        found.update(dict.fromkeys(_select_one(fleet, text)))
+    for text in texts:
+        found.update(dict.fromkeys(_select_one(every, text)))
     return tuple(sorted(found, key=lambda worker: worker.order))
 
 

@@ -14,7 +14,7 @@ from backend.bench.model import COORDINATOR_PORT, BenchPlan, BenchRequest, Bench
 from backend.outcomes import ExitCode, OperatorError
 from backend.runs.fanout import exit_code
 from backend.sanitize import plain
-from backend.targets import select
+from backend.targets import expand, select
 from backend.tower import Tower
 from jobs.programs.sharding_flags import add_arguments as add_program_arguments
 from tui.cli.output import add_format, print_json
@@ -27,7 +27,7 @@ LAST_LINES = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Runs the sharding benchmark on every worker of a queued resource, and shows each step."
-    parser.add_argument("target", metavar="TARGET", help="a queued resource, or whole slices of it")
+    parser.add_argument("target", metavar="TARGET", help="a queued resource, whole slices of it, or @group")
     add_program_arguments(parser)
     parser.add_argument("--python", default="python3", metavar="PROGRAM", help="the interpreter on the workers")
     parser.add_argument(
@@ -76,9 +76,16 @@ async def _main(arguments: argparse.Namespace) -> int:
         refuse_read_only(context, "run a benchmark")
     async with Tower.open(context, watch=False) as tower:
         fleet = await tower.refresh()
-        workers = select(fleet, [arguments.target])
+        targets = expand([arguments.target], tower.groups)
+        workers = select(fleet, targets)
+        names = {worker.queued_resource for worker in workers}
+        if len(names) > 1:
+            raise OperatorError(
+                f"'{plain(arguments.target)}' names workers of {len(names)} queued resources.",
+                "A benchmark runs on one; `slicetower bench sweep` takes several.",
+            )
         resource = find(fleet, workers[0].queued_resource)
-        plan = await tower.benches.plan(resource, request, workers, target=arguments.target)
+        plan = await tower.benches.plan(resource, request, workers, target=" ".join(targets))
         for text in (*plan.warnings, *plan.advice):
             print(f"slicetower: {text}", file=sys.stderr)
         if arguments.dry_run:

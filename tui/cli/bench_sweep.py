@@ -22,6 +22,7 @@ from backend.bench.sweep import (
 from backend.model import QueuedResource
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
+from backend.targets import expand
 from backend.tower import Tower
 from jobs.programs.sharding_flags import DTYPES
 from jobs.statistics import rate_words
@@ -86,7 +87,7 @@ async def _main(arguments: argparse.Namespace) -> int:
         store = SweepStore(tower.journal)
         loaded = store.load(arguments.resume, tower.benches) if arguments.resume else None
         fleet = await tower.refresh()
-        names = list(dict.fromkeys(loaded.targets if loaded else arguments.targets))
+        names = list(dict.fromkeys(loaded.targets if loaded else expand(arguments.targets, tower.groups)))
         resources = [find(fleet, name) for name in names]
         if loaded is None:
             parts = [await _plan(arguments, tower, resource, context.name) for resource in resources]

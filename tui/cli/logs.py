@@ -10,13 +10,14 @@ from itertools import chain
 from pathlib import Path
 
 from backend.context import Context
+from backend.groups import Groups
 from backend.logs.merged import by_arrival, mergeable
 from backend.logs.store import WorkerLog
 from backend.outcomes import ExitCode, OperatorError
 from backend.runs.live import Run
 from backend.runs.model import RunState
 from backend.sanitize import plain, strip_colour
-from backend.targets import fold
+from backend.targets import fold, select_among
 from backend.tower import Tower
 from tui.cli.run_report import LiveLines
 from tui.cli.session import context_of, on_interrupt, open_tower, say
@@ -27,7 +28,9 @@ TICK_S = 0.1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "The logs of a run, worker after worker, or merged by arrival."
     parser.add_argument("run", metavar="ID", help="an id, its beginning or end, or `last`")
-    parser.add_argument("target", nargs="?", default="", metavar="TARGET", help="train-a/0/3, train-a/1, or all")
+    parser.add_argument(
+        "target", nargs="?", default="", metavar="TARGET", help="train-a/0/3, train-a/1, train-a/*/0, @group, or all"
+    )
     parser.add_argument("--follow", action="store_true", help="go on until the run has ended")
     parser.add_argument("--grep", metavar="RE", help="only lines that match this regular expression")
     parser.add_argument(
@@ -47,7 +50,7 @@ async def _main(arguments: argparse.Namespace, context: Context) -> int:
         if record.state is not RunState.ENDED:
             await tower.refresh()
         run = tower.runs.attach(record.id)
-        places = _places(run, arguments.target)
+        places = _places(run, arguments.target, tower.groups)
         if (arguments.merge or arguments.follow) and mergeable(len(places)) < len(places):
             raise OperatorError(
                 f"{len(places)} logs can't be open at once here.",
@@ -72,20 +75,18 @@ def _pattern(text: str) -> re.Pattern[bytes]:
         raise OperatorError(f"--grep: '{plain(text)}' is no regular expression: {error}.", "Escape it.") from error
 
 
-def _places(run: Run, target: str) -> list[int]:
+def _places(run: Run, target: str, groups: Groups) -> list[int]:
     """The places of the run's workers that a target names; a run's workers may be gone from the fleet."""
-    if not target:
+    if target in ("", "all"):
         return list(range(len(run.workers)))
-    parts = target.split("/")
-    places = [
-        place
-        for place, worker in enumerate(run.workers)
-        if all(wanted in ("*", part) for wanted, part in zip(parts, worker.address.rsplit("/", 2), strict=False))
-    ]
-    if not places or len(parts) > 3:
+    try:
+        chosen = set(select_among(run.workers, [target], groups))
+    except OperatorError as error:
         there = fold(worker.address for worker in run.workers)
-        raise OperatorError(f"Run {run.id} has no worker '{plain(target)}'.", f"It ran on {there}.")
-    return places
+        raise OperatorError(
+            f"Run {run.id} has no worker '{plain(target)}'. {error.what}", f"It ran on {there}."
+        ) from error
+    return [place for place, worker in enumerate(run.workers) if worker in chosen]
 
 
 async def _leave(run: Run) -> None:

@@ -97,9 +97,24 @@ def test_prune_asks_lists_and_removes(simulators: SimulatorFactory) -> None:
 def test_a_saved_group_is_a_target(simulator: Simulator) -> None:
     config = simulator.directory / ".config" / "slicetower" / "config.toml"
     config.parent.mkdir(parents=True)
-    config.write_text('[groups]\nfront = ["train-a/*/0"]\n')
+    config.write_text('[groups]\nfront = ["train-a/*/0"]\nwhole = ["train-a"]\n')
     done = simulator.cli("run", "@front", "--format", "json", "--", "true")
     assert [each["target"] for each in lines(done)[:-1]] == ["train-a/0/0", "train-a/1/0"]
+    run = lines(done)[-1]["run"]
+    simulator.cli("run", "train-a", "--format", "json", "--shell", "--", "echo $HOSTNAME")
+    printed = simulator.cli("logs", "last", "@front").stdout.splitlines()
+    assert [line.partition(": ")[0] for line in printed] == ["train-a/0/0", "train-a/1/0"]
+    ranged = simulator.cli("logs", "last", "train-a/1/1-2").stdout.splitlines()
+    assert [line.partition(": ")[0] for line in ranged] == ["train-a/1/1", "train-a/1/2"]
+    assert simulator.cli("logs", run, "train-a/1/1").returncode == 2
     wrong = simulator.cli("run", "@frnt", "--", "true")
     assert wrong.returncode == 2
     assert "@front" in wrong.stderr
+    options = ["--dry-run", "--format", "json", "-d", "64", "-b", "16", "-n", "1"]
+    mesh = ["--dcn_data_parallelism", "2", "--ici_fsdp_parallelism", "16"]
+    planned = simulator.cli("bench", "shardings", "@whole", *options, *mesh)
+    assert planned.returncode == 0, planned.stderr
+    assert lines(planned)[0]["plan"]["target"] == "train-a"
+    swept = simulator.cli("bench", "sweep", "@nobody", "--dry-run")
+    assert swept.returncode == 2
+    assert "@front" in swept.stderr
