@@ -284,6 +284,20 @@ class Fleet:
     loaded: bool = False
     """False until every zone was polled once: an empty fleet and an unknown one are different things."""
 
+    def tells_as(self, other: Fleet | None) -> bool:
+        """Whether it tells the same as another snapshot, but for when it was asked: most polls bring nothing new.
+
+        What did not change is the same object in both, so this costs nothing for thousands of workers.
+        """
+        return other is self or (
+            other is not None
+            and self.queued_resources is other.queued_resources
+            and self.standalone is other.standalone
+            and self.loaded == other.loaded
+            and [(poll.error, poll.cure) for poll in self.polls] == [(poll.error, poll.cure) for poll in other.polls]
+            and self.since == other.since
+        )
+
     def find(self, name: str) -> tuple[QueuedResource, ...]:
         """All requests of exactly this id, over zones and projects."""
         return tuple(item for item in self.queued_resources if item.name == name)

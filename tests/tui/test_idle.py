@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,39 @@ async def test_collections_leave_modules_and_the_loaded_fleet_alone(
         await driven.until(gc.get_freeze_count, "what stays is frozen")
         assert gc.get_freeze_count() > 10_000
     gc.unfreeze()
+
+
+async def test_a_poll_that_brings_nothing_new_makes_no_frame_of_its_own(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=WIDE) as driven:
+        await driven.shows("train-large", "ACTIVE")
+        screen = driven.app.screen
+        assert isinstance(screen, FleetScreen)
+        stop_clocks(driven)
+        for _ in range(2):
+            screen._tick()
+            if screen.second:
+                break
+        await driven.pilot.pause()
+        asked = count_repaints(driven, monkeypatch)
+        await driven.app.require_tower().watch.refresh()
+        screen._tick()
+        assert not screen.second
+        assert not asked
+
+
+async def test_an_age_that_reads_the_same_draws_no_line_again(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=WIDE) as driven:
+        await driven.shows("train-large", "ACTIVE")
+        screen = driven.app.screen
+        assert isinstance(screen, FleetScreen)
+        stop_clocks(driven)
+        late = utc_now().replace(second=0, microsecond=0) + timedelta(hours=3)
+        screen.draw(driven.app.fleet, late)
+        await driven.pilot.pause()
+        asked = count_repaints(driven, monkeypatch)
+        screen.draw(driven.app.fleet, late + timedelta(milliseconds=1))
+        assert not asked["LiveTable"]

@@ -32,6 +32,9 @@ TICK_S = 0.5
 """How often a screen looks at the version counters; nothing is drawn when they stand still."""
 
 
+TICKS_A_SECOND = round(1 / TICK_S)
+
+
 class Performs:
     """Performs actions of the registry: on this screen when it can, else on the application."""
 
@@ -125,7 +128,11 @@ class ConsoleScreen(Performs, Screen[None]):
     crumb: str = ""
     """Its place in the crumbs; may hold what it is about: `workers train-a`."""
 
+    second = True
+    """Whether ages are drawn anew in this tick: once a second, all in one frame."""
+
     _crumbs: str = ""
+    _clock_ticks = 0
 
     def compose(self) -> ComposeResult:
         self._take_breakpoints()
@@ -160,10 +167,13 @@ class ConsoleScreen(Performs, Screen[None]):
         self.focus_main()
 
     def on_screen_resume(self) -> None:
+        self._clock_ticks = 0
         self._tick()
 
     def _tick(self) -> None:
         if self.is_current and not self.console.paused:
+            self.second = self._clock_ticks % TICKS_A_SECOND == 0
+            self._clock_ticks += 1
             self.refresh_frame()
             self.tick()
 
@@ -172,7 +182,7 @@ class ConsoleScreen(Performs, Screen[None]):
 
     def refresh_frame(self) -> None:
         """Header, crumbs and hints; widgets skip what did not change."""
-        self.query_one(StatusHeader).set_facts(self.console.header_facts())
+        self.query_one(StatusHeader).set_facts(self.console.header_facts(), second=self.second)
         crumbs = self.console.crumbs()
         if crumbs != self._crumbs:
             self._crumbs = crumbs

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 OF_A_REQUEST = frozenset({"run-command", "benchmark", "shell", "logs", "delete", "recreate"})
 """Actions that the footer leaves out where no queued resource is under the cursor."""
-REDRAW_EVERY = 2
-"""Ticks between redraws of ages while the fleet itself stands still."""
 
 
 class FleetScreen(TableScreen):
@@ -38,7 +36,6 @@ class FleetScreen(TableScreen):
     def __init__(self) -> None:
         super().__init__()
         self._seen: Fleet | None = None
-        self._ticks = 0
         self._awaited: tuple[str, str, str] | None = None
         self._narrow: bool | None = None
         self._detail: FleetDetail | None = None
@@ -54,9 +51,9 @@ class FleetScreen(TableScreen):
     def tick(self) -> None:
         # Not before the tower is open: what a fleet is made of is not needed for the first frame.
         fleet = self.console.fleet if self.console.tower is not None else None
-        self._ticks += 1
         narrow = self.has_class("-narrow")
-        if fleet is self._seen and narrow == self._narrow and self._ticks % REDRAW_EVERY:
+        same = fleet.tells_as(self._seen) if fleet is not None else self._seen is None
+        if same and narrow == self._narrow and not self.second:
             return
         if narrow != self._narrow:
             self.table.set_columns(NARROW_COLUMNS if narrow else WIDE_COLUMNS)

@@ -77,9 +77,10 @@ class WorkersScreen(TableScreen):
     def tick(self) -> None:
         fleet, runs = self.console.fleet, self.console.live_runs()
         stamp = (tuple((run.id, run.version) for run in runs), int(time.monotonic()) if self._latest else 0)
-        if fleet is self._fleet and stamp == self._stamp:
+        same = fleet.tells_as(self._fleet)
+        if same and stamp == self._stamp:
             return
-        if fleet is not self._fleet:
+        if not same:
             self._fleet = fleet
             self._choose(fleet)
             self._slices = slices_of(fleet)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.style import Style
 from textual.strip import Strip
@@ -116,9 +116,13 @@ class StatusHeader(Widget):
         self.facts = HeaderFacts("")
         self._line: Strip | None = None
 
-    def set_facts(self, facts: HeaderFacts) -> None:
-        """Shows other facts; repaints only when the line reads differently."""
-        if facts == self.facts:
+    def set_facts(self, facts: HeaderFacts, *, second: bool = True) -> None:
+        """Shows other facts; repaints only when the line reads differently.
+
+        Args:
+            second: Ages are drawn anew now; else what is only older waits for the next time.
+        """
+        if facts == self.facts or (not second and replace(facts, api_age_s=self.facts.api_age_s) == self.facts):
             return
         self.facts = facts
         if not self.is_attached or self._line is None or self._draw() != self._line:

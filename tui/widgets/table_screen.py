@@ -243,9 +243,22 @@ class TableScreen(TableKeys):
 
 
 def _same(one: Row, other: Row) -> bool:
-    """Whether two rows look alike: by their version if they have one, else by their cells."""
+    """Whether two rows look alike: by their version if they have one, else by what is drawn of their cells.
+
+    What a cell sorts by is not drawn: an age sorts by its seconds, and reads the same for a minute.
+    """
     if one.key != other.key:
         return False
     if one.version and one.version == other.version:
         return True
-    return not one.version and not other.version and one.cells == other.cells
+    if one.version or other.version or len(one.cells) != len(other.cells):
+        return False
+    for cell, before in zip(one.cells, other.cells, strict=True):
+        if cell is before:
+            continue
+        if isinstance(cell, str) or isinstance(before, str):
+            if cell != before:
+                return False
+        elif cell.text != before.text or cell.token != before.token or cell.glyph != before.glyph:
+            return False
+    return True
