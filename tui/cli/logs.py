@@ -6,11 +6,11 @@ import argparse
 import asyncio
 import re
 import sys
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 
 from backend.context import Context
-from backend.groups import Groups
 from backend.logs.merged import by_arrival, mergeable
 from backend.logs.store import WorkerLog
 from backend.outcomes import ExitCode, OperatorError
@@ -75,7 +75,7 @@ def _pattern(text: str) -> re.Pattern[bytes]:
         raise OperatorError(f"--grep: '{plain(text)}' is no regular expression: {error}.", "Escape it.") from error
 
 
-def _places(run: Run, target: str, groups: Groups) -> list[int]:
+def _places(run: Run, target: str, groups: Mapping[str, tuple[str, ...]]) -> list[int]:
     """The places of the run's workers that a target names; a run's workers may be gone from the fleet."""
     if target in ("", "all"):
         return list(range(len(run.workers)))
