@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from backend.cloud.error_texts import ErrorKind
+from backend.cloud.errors import explain
 from backend.sim import faults
-from backend.sim.refusals import Code
+from backend.sim.refusals import Code, Refusal
 from backend.sim.scenario import parse
 from tests.backend.sim.sim_world import PARENT, Turned, request_body
 
@@ -131,6 +133,37 @@ def test_a_small_serving_slice_meets_the_quota_of_the_fixture() -> None:
     faults.apply(world.world, "quota", {"zone": "us-west4-a", "type": "v5litepod", "kind": "on-demand", "chips": 4})
     refusal = create_refused(world, "a", request_body("a", 1, accelerator="v5litepod-8"))
     assert refusal.to_rest() == fixture
+
+
+def test_each_of_the_four_meanings_of_429_can_be_met() -> None:
+    """Chips that live, quota that was never granted, calls that come too fast, chips that the dead hold."""
+
+    def met(world: Turned, name: str, **more: Any) -> tuple[Refusal, ErrorKind]:
+        refusal = create_refused(world, name, request_body(name, **more))
+        assert refusal.code is Code.RESOURCE_EXHAUSTED
+        told = explain(refusal.code, refusal.message, action="create", subject=name, details=refusal.details)
+        return refusal, told.kind
+
+    world = Turned(parse(QUOTA, "quota", "test"))
+    for name in ("a", "b"):
+        world.active(name, spot={})
+    living, kind = met(world, "c", spot={})
+    assert kind is ErrorKind.QUOTA
+    for name in ("a", "b"):
+        faults.apply(world.world, "preempt", {"target": name, "notice": 0.0})
+    world.advance(100)
+    dead, kind = met(world, "c", spot={})
+    assert (dead.message, kind) == (living.message, ErrorKind.QUOTA), "the service does not tell the two apart"
+    faults.apply(world.world, "quota", {"zone": "us-west4-a", "type": "v5litepod", "kind": "on-demand", "chips": 0})
+    never, kind = met(world, "d")
+    assert kind is ErrorKind.NEVER_GRANTED
+    assert "Limit: 0" in never.message
+    faults.apply(world.world, "quota", {"zone": "us-west4-a", "type": "v5litepod", "kind": "on-demand", "chips": 512})
+    faults.apply(world.world, "rate", {"per_minute": 1})
+    world.advance(61)
+    world.create("e")
+    _, kind = met(world, "f")
+    assert kind is ErrorKind.RATE
 
 
 @pytest.mark.parametrize("state", ["active", "provisioning"])
