@@ -80,6 +80,10 @@ class SliceTower(Toasts, Station, Navigation, App[int]):
         self.command_history: list[str] = list(self.settings.commands.values())
         self.started_read_only = self.read_only = context.read_only
         self.glyphs = ASCII if self.settings.ascii else UNICODE
+        if self.settings.ascii:
+            from tui.ascii_filter import AsciiFilter
+
+            self._filters.append(AsciiFilter())
         self.history = History()
         self.drafts: dict[str, dict[str, str]] = {}
         """Forms that were left without being sent, by their kind: field name to text."""
@@ -236,9 +240,6 @@ class SliceTower(Toasts, Station, Navigation, App[int]):
         place = names.index(self.theme) if self.theme in names else -1
         self.theme = names[(place + 1) % len(names)]
         self.say(f"Theme: {self.theme}")
-
-    def do_context(self) -> None:
-        self.say(f"This is {self.context.name} ({self.context.project}), from {self.context.source or 'no file'}.")
 
     def do_interrupt(self) -> None:
         text = self.screen.get_selected_text()
