@@ -34,7 +34,7 @@ ARGUMENTS: dict[str, str] = {
     "copy": "TARGET...",
     "forward": "WORKER [PORT[:LOCAL]]",
     "theme": "NAME",
-    "ctx": "",
+    "ctx": "[NAME]",
     "events": "[filter]",
     "plot": "[FILE] [-- PATTERN]",
 }
@@ -89,13 +89,16 @@ def parse(text: str) -> CommandLine | None:
     return CommandLine(word, action, tuple(arguments), rest.strip())
 
 
-def complete(text: str, targets: Sequence[str], themes: Iterable[str] = ()) -> str | None:
+def complete(
+    text: str, targets: Sequence[str], themes: Iterable[str] = (), contexts: Iterable[str] = ()
+) -> str | None:
     """The line with its last word completed, or None when nothing fits (or it is complete).
 
     Args:
         text: The line so far, without the colon.
         targets: Names of queued resources and addresses of workers.
         themes: Names of themes.
+        contexts: Names of contexts.
     """
     if not text or text.endswith(" -- ") or " -- " in text:
         return None
@@ -106,6 +109,8 @@ def complete(text: str, targets: Sequence[str], themes: Iterable[str] = ()) -> s
         candidates = targets
     elif head == "theme":
         candidates = themes
+    elif head == "ctx":
+        candidates = contexts
     else:
         return None
     if not last and blank:

@@ -58,8 +58,16 @@ def _run(console: SliceTower, line: CommandLine) -> None:
 
 
 def _bench(console: SliceTower, line: CommandLine) -> None:
+    from backend.targets import select
+
     root = _root(console)
-    root.show_request(line.targets[0])
+    target = line.targets[0]
+    if target.startswith("@"):
+        named = {worker.queued_resource for worker in select(console.fleet, [target], console.groups())}
+        if len(named) != 1:
+            raise OperatorError(f"{target} is of {len(named)} queued resources.", "A benchmark runs on one.")
+        (target,) = named
+    root.show_request(target)
     console.open_bench_form(root.current_request())
 
 
@@ -142,12 +150,10 @@ def _theme(console: SliceTower, line: CommandLine) -> None:
 
 
 def _context(console: SliceTower, line: CommandLine) -> None:
-    from backend.context import config_names, load_context
+    from backend.context import load_context
 
     if not line.targets:
-        names = config_names()
-        known = f"Known: {', '.join(names)}." if names else "The configuration holds no other."
-        console.say(f"This is {console.context.name} ({console.context.project}). {known}")
+        console.root().background(console.do_context(), group="context", title="contexts")
         return
     context = load_context(line.targets[0], read_only=console.started_read_only)
     console.root().background(console.change_context(context), group="context", title=f"open {context.name}")

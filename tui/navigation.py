@@ -122,6 +122,23 @@ class Navigation(Toolbox):
 
     # Over any screen
 
+    async def do_context(self) -> None:
+        """Says which context this is, and offers the others of the configuration."""
+        from backend.context import config_names, load_context
+        from tui.screens.choose import Choose, Offer
+
+        console = self._console
+        here = f"This is {console.context.name} ({console.context.project})"
+        names = config_names()
+        if not names:
+            console.say(f"{here}, from {console.context.source or 'no file'}. The configuration holds no other.")
+            return
+        picked = await console.push_screen_wait(Choose(f"{here}. Open which?", [Offer(name) for name in names]))
+        if picked is not None and picked != console.context.name:
+            opened = load_context(picked, read_only=console.started_read_only)
+            # By a worker of the fleet: the screen of this one is closed on the way.
+            self.root().background(console.change_context(opened), group="context", title=f"open {picked}")
+
     def open_refused(self, name: str) -> bool:
         """The create form with what a recreate deleted and was refused to make again; False where there is no such."""
         from backend.cloud.intents import IntentStore

@@ -74,6 +74,24 @@ class Toolbox:
         tower = self._app.tower
         return tower.groups if tower is not None else {}
 
+    def completions(self) -> tuple[str, ...]:
+        """Everything that may stand where a target does: names, addresses, groups."""
+        try:
+            groups = tuple(f"@{name}" for name in self.groups())
+        except OperatorError:
+            # Told where a group is used.
+            groups = ()
+        return (*self._app.target_names(), *groups)
+
+    def context_names(self) -> tuple[str, ...]:
+        """Contexts of the configuration; none while it has mistakes, which are told when one is opened."""
+        from backend.context import config_names
+
+        try:
+            return config_names()
+        except OperatorError:
+            return ()
+
     def targets(self) -> list[str]:
         """Whom a tool is for that was asked for here.
 

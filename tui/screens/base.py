@@ -209,8 +209,9 @@ class ConsoleScreen(Performs, Screen[None]):
     # The prompt
 
     def do_command(self) -> None:
-        self.prompt.targets = self.console.target_names()
+        self.prompt.targets = self.console.completions()
         self.prompt.themes = tuple(sorted(self.console.available_themes))
+        self.prompt.contexts = self.console.context_names()
         self.prompt.open(COMMAND)
 
     def do_filter(self) -> None:

@@ -109,6 +109,7 @@ class BenchFormScreen(FormScreen):
         self._trouble: OperatorError | None = None
         self._asking = True
         self._asks_again = False
+        self._kept: dict[str, str] = {}
         self._news = "Asking the workers what they are …"
 
     def compose_body(self) -> Iterable[Widget]:
@@ -122,11 +123,15 @@ class BenchFormScreen(FormScreen):
             devices, slices = self._accelerator.devices, self._item.slice_count
             texts |= mesh_texts(default_mesh(devices, slices))
             self._meshes = legal_meshes(devices, slices)
+        # Axes that are legal for one shape are not for another: each shape has a draft of its own.
+        self.draft_name = f"bench {self._item.slice_count} x {self._item.accelerator_type}"
+        self._kept = self.draft()
+        texts |= {name: text for name, text in self._kept.items() if name in texts}
         with Container(id="run-form"):
             with FormBody(id="form"):
                 for name, label in NUMBERS:
                     yield FormLine(name, label, value=texts[name])
-                yield FormLine("python", "python", value=defaults.python)
+                yield FormLine("python", "python", value=self._kept.get("python", defaults.python))
             with VerticalScroll(id="plan-pane", can_focus=False):
                 yield Static(id="plan", markup=False)
 
@@ -147,7 +152,8 @@ class BenchFormScreen(FormScreen):
             raise
         self._asking, self._survey, self._news = False, answers, ""
         for name, value in sizes.items():
-            self.line(name).value = str(value)
+            if name not in self._kept:
+                self.line(name).value = self._opened[name] = str(value)
         self.check()
 
     @on(Input.Changed)
@@ -258,5 +264,7 @@ class BenchFormScreen(FormScreen):
             raise OperatorError(f"Nothing was sent: {plan.refusals[0]}")
         bench = await benches.launch(plan)
         self.console.note(EventKind.ACTION, f"benchmark {bench.id}: {plan.command}", subject=bench.id)
+        # The next one is mostly this one with a change.
+        self.console.drafts[self.draft_name] = self.texts()
         self.console.pop_screen()
         self.console.push_screen(BenchScreen(bench))

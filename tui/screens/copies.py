@@ -23,7 +23,7 @@ from backend.sanitize import plain, plain_text
 from backend.targets import fold, select
 from tui.actions import COPIES, COPY_FORM, bindings
 from tui.screens.form import FormBody, FormLine, PickedChoice
-from tui.screens.form_screen import FormScreen
+from tui.screens.form_choices import ChoosingForm
 from tui.screens.work_screen import WorkScreen
 from tui.widgets.rows import Column, Row, outcome_cell
 from tui.wording import count
@@ -117,7 +117,7 @@ class PathSuggester(Suggester):
         return await asyncio.to_thread(complete_path, value)
 
 
-class CopyFormScreen(FormScreen):
+class CopyFormScreen(ChoosingForm):
     """Asks what is copied, from where, and where to."""
 
     SCOPE = COPY_FORM

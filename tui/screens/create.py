@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.widget import AwaitMount, Widget
-from textual.widgets import Input, Static, TextArea
+from textual.widgets import Input, Static
 
 from backend.cloud import equivalents
 from backend.cloud.cautions import warnings
@@ -22,9 +21,9 @@ from backend.cloud.waits import find as find_waits
 from backend.model import EventKind
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
-from tui.actions import CREATE, DIALOG, bindings
+from tui.actions import CREATE, bindings
 from tui.durations import format_duration
-from tui.screens.base import Dialog
+from tui.screens.choose import Offer
 from tui.screens.confirm import Choice, Question
 from tui.screens.create_form import (
     FIELD_HINTS,
@@ -39,9 +38,10 @@ from tui.screens.create_form import (
     type_names,
     write,
 )
+from tui.screens.create_offers import PasteDialog, value_offers
 from tui.screens.deeds import rest_of
 from tui.screens.form import FormBody, FormInput, FormLine, Further, PickedChoice
-from tui.screens.form_screen import FormScreen
+from tui.screens.form_choices import SavingForm
 from tui.screens.texts import to_json
 from tui.wording import count
 
@@ -50,32 +50,14 @@ LABELS = {field.name: field.label for field in FIELDS}
 PREVIEWS = ("JSON", "gcloud alpha", "gcloud", "curl")
 
 
-class PasteDialog(Dialog[str]):
-    """A place to paste a gcloud command into."""
-
-    BINDINGS: ClassVar = bindings(DIALOG)
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static("Paste a gcloud command", classes="dialog-title", markup=False)
-            yield TextArea(id="paste", soft_wrap=True, compact=True)
-            yield Static("gcloud [alpha] compute tpus queued-resources create ...", classes="muted", markup=False)
-            yield Static("ctrl+r fills the form · esc leaves it", classes="muted", markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one(TextArea).focus()
-
-    def do_submit(self) -> None:
-        self.dismiss(self.query_one(TextArea).text)
-
-
-class CreateScreen(FormScreen):
+class CreateScreen(SavingForm):
     """Asks for a new queued resource."""
 
     SCOPE = CREATE
     BINDINGS: ClassVar = bindings(CREATE)
     crumb = "create"
     draft_name = "create"
+    saved_kind = "create"
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
         """
@@ -161,6 +143,15 @@ class CreateScreen(FormScreen):
 
     def main_widget(self) -> Widget:
         return self.line("name").control
+
+    async def offers(self, name: str) -> Sequence[Offer]:
+        """What the zone offers, asked for when it is not known yet."""
+        zone = self.line("zone").value
+        kind = self.line("type").value if "type" in self.lines else ""
+        return await value_offers(self.console, name, zone, kind=kind, known=self._offered.get(zone, ()))
+
+    def fill_saved(self, texts: dict[str, str]) -> None:
+        self.fill({**{field.name: "" for field in FIELDS if field.name not in ("name", "zone")}, **texts})
 
     # Reading and showing
 

@@ -231,3 +231,23 @@ def type_names(zone: str, offered: tuple[str, ...] | None) -> tuple[str, ...]:
     return tuple(item.name for item in every if not zone or zone in item.generation.zones) or tuple(
         item.name for item in every
     )
+
+
+def type_words(name: str) -> str:
+    """A type in a few words: `16 chips 4x4, 4 workers, Multislice`; empty for an unknown one."""
+    found = accelerators.find(name)
+    if found is None:
+        return ""
+    multislice = ", Multislice" if found.generation.multislice else ""
+    return f"{count(found.chips, 'chip')} {found.topology}, {count(found.workers, 'worker')}{multislice}"
+
+
+def generations() -> tuple[str, ...]:
+    """Names for `--type`."""
+    return tuple(dict.fromkeys(item.generation.name for item in accelerators.all_types() if item.generation.served))
+
+
+def topologies(generation: str) -> tuple[str, ...]:
+    """Legal topologies of a generation, or of all."""
+    known = [item for item in accelerators.all_types() if generation in ("", item.generation.name)]
+    return tuple(dict.fromkeys(item.topology for item in known if item.topology))

@@ -160,7 +160,7 @@ class FormLine(Vertical):
     ) -> None:
         super().__init__(classes="form-line")
         self.field_name = name
-        self._label = label
+        self.label = label
         self._value = value
         self._hint = hint
         self._choices = tuple(choices)
@@ -170,7 +170,7 @@ class FormLine(Vertical):
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="form-row"):
-            yield Static(self._label, classes="form-label", markup=False)
+            yield Static(self.label, classes="form-label", markup=False)
             if self._choices:
                 yield PickedChoice(
                     self._choices, self._value, unset=self._hint or "default", id=f"field-{self.field_name}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import ClassVar
 
 from textual import events
 from textual.widget import Widget
@@ -20,7 +19,7 @@ class FormScreen(ConsoleScreen):
 
     CSS_PATH = "forms.tcss"
 
-    draft_name: ClassVar[str] = ""
+    draft_name: str = ""
     """Under which what was typed is kept when the form is left; empty: it is not kept."""
     _begun = False
 

@@ -19,6 +19,7 @@ from tui.actions import LOGS, Action, bindings
 from tui.command_line import CommandLine
 from tui.screens.base import ConsoleScreen
 from tui.widgets.log_view import LogView
+from tui.widgets.moments import parse_moment
 
 if TYPE_CHECKING:
     from backend.runs.manager import Run
@@ -249,6 +250,23 @@ class LogsScreen(ConsoleScreen):
         view = self.view()
         if view is not None:
             self.call_after_refresh(view.go_to, number)
+
+    async def do_jump_time(self) -> None:
+        """Asks for a time, and goes to the first line that came then, in every view."""
+        from tui.screens.confirm import Ask
+
+        def check(text: str) -> None:
+            try:
+                parse_moment(text, time.time())
+            except ValueError as error:
+                raise OperatorError(f"{error}.") from error
+
+        lines = ("14:05, 14:05:09, -10m or 2026-11-30 14:05; times are UTC, as they arrived here.",)
+        text = await self.console.push_screen_wait(Ask("Jump to which time?", lines, hint="-10m", check=check))
+        if text:
+            moment = parse_moment(text, time.time())
+            for view in self.query(LogView):
+                view.go_to_time(moment)
 
     def page_text(self) -> str:
         view = self.view()

@@ -46,6 +46,7 @@ class Prompt(Horizontal):
         self.targets: tuple[str, ...] = ()
         """Names for completion, set when the line is opened."""
         self.themes: tuple[str, ...] = ()
+        self.contexts: tuple[str, ...] = ()
 
     def _fill(self) -> None:
         """Its widgets, when it is opened first: the first frame of a screen does without an input and its style sheet."""
@@ -97,7 +98,7 @@ class Prompt(Horizontal):
                 entry.cursor_position = len(text)
             return True
         if self.mode == COMMAND and key == "tab":
-            completed = complete(entry.value, self.targets, self.themes)
+            completed = complete(entry.value, self.targets, self.themes, self.contexts)
             if completed is not None:
                 entry.value = completed
                 entry.cursor_position = len(completed)

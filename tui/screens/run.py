@@ -23,7 +23,17 @@ from tui.actions import BY_ID, RUN, Action, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
 from tui.screens.confirm import Choice, Question
-from tui.screens.run_rows import COLUMNS, detail, fold_targets, gather, heat, progress_words, rows, stop_words
+from tui.screens.run_rows import (
+    COLUMNS,
+    detail,
+    fold_targets,
+    gather,
+    heat,
+    progress_words,
+    rows,
+    seen_lines,
+    stop_words,
+)
 from tui.widgets.heat_strip import HeatStrip
 from tui.widgets.live_table import LiveTable
 from tui.widgets.outcome_groups import OutcomeGroups
@@ -154,6 +164,8 @@ class RunScreen(TableScreen):
         if run.deadlock:
             key = self.console.settings.keymap.shown(BY_ID["start-rest"])
             text = f"{run.deadlock} {key} starts the rest."
+        elif run.state is not RunState.ENDED and run.symptoms:
+            text = "\n".join(seen_lines(run.symptoms, run.suspicion))
         elif run.first_failure is not None:
             first = run.first_failure
             verdict = self._verdict

@@ -18,8 +18,9 @@ from backend.runs.model import RunPlan, RunRequest
 from backend.sanitize import plain_text
 from backend.targets import WorkerRef, select
 from tui.actions import RUN_FORM, bindings
+from tui.screens.choose import Offer
 from tui.screens.form import FormBody, FormLine, PickedChoice
-from tui.screens.form_screen import FormScreen
+from tui.screens.form_choices import SavingForm, command_requests
 from tui.wording import count
 
 ON = "yes"
@@ -109,13 +110,14 @@ def plan_words(plan: RunPlan) -> str:
     return f"{workers} in {len(sizes)} batches: {shown}"
 
 
-class RunFormScreen(FormScreen):
+class RunFormScreen(SavingForm):
     """Asks for a command and its policies; shows the plan live."""
 
     SCOPE = RUN_FORM
     BINDINGS: ClassVar = bindings(RUN_FORM)
     crumb = "run"
     draft_name = "run"
+    saved_kind = "run"
 
     def __init__(self, targets: Sequence[str], command: str = "", like: RunRequest | None = None) -> None:
         """
@@ -161,6 +163,27 @@ class RunFormScreen(FormScreen):
                 )
             with VerticalScroll(id="plan-pane", can_focus=False):
                 yield Static(id="plan", markup=False)
+
+    async def offers(self, name: str) -> Sequence[Offer]:
+        if name == "command":
+            named = [Offer(text, note=f"saved as {key}") for key, text in self.console.settings.commands.items()]
+            return named + [Offer(text) for text in command_requests(self.console)]
+        return await super().offers(name)
+
+    def take_choice(self, line: FormLine, picked: str) -> None:
+        """A command that was run comes with its policies."""
+        like = command_requests(self.console).get(picked) if line.field_name == "command" else None
+        if like is None:
+            super().take_choice(line, picked)
+            return
+        for name, text in write_form(like).items():
+            self.line(name).value = text
+
+    def more_saved(self) -> Iterable[Offer]:
+        return [Offer(name, note=f"{text}  (configuration)") for name, text in self.console.settings.commands.items()]
+
+    def saved_elsewhere(self, name: str) -> dict[str, str]:
+        return {"command": self.console.settings.commands[name]}
 
     def main_widget(self) -> Widget:
         return self.line("command" if self._targets else "targets").control

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, group
+from backend.diagnosis.sightings import Sighting
 from backend.outcomes import Outcome
 from backend.runs.fanout import FAILURES, WorkerResult
 from backend.runs.model import StopReport
@@ -153,3 +154,21 @@ def fold_targets(workers: Iterable[WorkerRef]) -> list[str]:
     """Addresses of workers, as short as targets can be."""
     addresses = [worker.address for worker in workers]
     return fold(addresses).split() if addresses else []
+
+
+def seen_lines(sightings: Sequence[Sighting], suspicion: str, *, most: int = 3) -> list[str]:
+    """What the logs of a living run say has failed, each failure once with its workers, and whom that speaks against."""
+    groups: dict[str, list[Sighting]] = {}
+    for each in sightings:
+        groups.setdefault(each.finding.id, []).append(each)
+    lines = [suspicion] if suspicion else []
+    for same in list(groups.values())[:most]:
+        first = same[0]
+        if first.text == suspicion:
+            continue
+        where = f"{first.worker}, line {first.line + 1}"
+        more = f" (and on {count(len(same) - 1, 'more worker')})" if len(same) > 1 else ""
+        lines.append(f"seen: {where}{more}: {first.finding.meaning}")
+    if len(groups) > most:
+        lines.append(f"and {count(len(groups) - most, 'more known failure')}")
+    return lines

@@ -21,7 +21,7 @@ from backend.targets import fold, select
 from backend.tools.setup import PYTHON_PLACE, SetupRequest, Verification, plan, script, verify
 from tui.actions import SETUP_FORM, bindings
 from tui.screens.form import FormBody, FormLine
-from tui.screens.form_screen import FormScreen
+from tui.screens.form_choices import ChoosingForm
 from tui.screens.run import RunScreen
 from tui.screens.run_form import plan_words
 from tui.wording import count
@@ -66,7 +66,7 @@ def read_form(texts: Mapping[str, str]) -> tuple[SetupRequest, dict[str, str]]:
     return request, wrong
 
 
-class SetupFormScreen(FormScreen):
+class SetupFormScreen(ChoosingForm):
     """Asks what every worker shall have; shows the script that would make it."""
 
     SCOPE = SETUP_FORM
