@@ -62,6 +62,7 @@ class RunManager(RunDriving):
         values = _secret_values(plan.request, os.environ if environment is None else environment)
         require_files(len(plan.workers))
         await self._pool.require_key()
+        self._pool.host_keys.read(plan.workers)
         started_at = now()
         run_id = new_run_id(random_source.randbelow(1 << 20), now=started_at.timestamp())
         run = Run(

@@ -53,6 +53,9 @@ class Client(asyncssh.SSHClient):
         self._trust = trust
         self.shown: asyncssh.SSHKey | None = None
 
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        lean.connection(conn)
+
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.shown = key
         return not self._trust.keys or key in self._trust.keys
@@ -117,7 +120,7 @@ class Dialler:
             if route.hop is not None:
                 options["tunnel"] = await self._hop(worker, route.hop)
             async with asyncio.timeout(self._timeout_s):
-                connection = await asyncssh.connect(
+                return await asyncssh.connect(
                     route.host,
                     route.port,
                     client_factory=lambda: client,
@@ -125,8 +128,6 @@ class Dialler:
                     server_host_key_algs=trust.algorithms(),
                     **options,
                 )
-            lean.connection(connection)
-            return connection
         except (asyncssh.PermissionDenied, asyncssh.HostKeyNotVerifiable):
             raise
         except TimeoutError as error:

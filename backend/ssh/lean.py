@@ -19,7 +19,7 @@ GARBAGE_THRESHOLDS = (50_000, 20, 100)
 
 
 def connection(made: asyncssh.SSHClientConnection) -> None:
-    """Sends no empty IGNORE before every packet, and tells no packet to the debug log, which is never on.
+    """From its first packet on: sends no empty IGNORE before every packet, and tells nothing to the debug log, which is never on.
 
     The IGNORE hides the IV of ciphers in CBC mode, and none of ours is one. It is half of all packets of a command, and each
     costs an encryption and a system call at both ends.
@@ -47,6 +47,9 @@ def garbage() -> None:
 
 def _hush(made: Any) -> None:
     made.log_sent_packet = made.log_received_packet = _untold
+    # It would put the words of a message together before it asks whether anybody wants them.
+    told = made.logger
+    told.debug1 = told.debug2 = told.info = told.packet = _untold
 
 
 def _untold(*_arguments: object, **_more: object) -> None: ...

@@ -126,6 +126,7 @@ async def run_everywhere(
     """
     require_files(len(workers))
     await pool.identity()
+    pool.host_keys.read(workers)
     return list(
         await asyncio.gather(
             *(_run(pool, worker, programs, arguments, python, timeout_s, told) for worker in workers),
