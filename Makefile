@@ -53,7 +53,7 @@ bench: setup
 	$(BIN)/python -m tests.benchmarks
 
 pictures: setup
-	SLICETOWER_PICTURES=docs/pictures $(BIN)/python -m pytest tests/journeys -n 0
+	SLICETOWER_PICTURES=docs/pictures $(BIN)/python -m pytest tests/journeys -m journey -n 0 --timeout 900
 
 # Every screen at three sizes in two themes, as the tests compare them: look at what changed before it is kept.
 snapshots: setup

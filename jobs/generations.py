@@ -216,5 +216,7 @@ V7X = Generation(
     served=False,
 )
 GENERATIONS: tuple[Generation, ...] = (V2, V3, V4, V5E, V5P, V6E, V7X)
+GREATEST_PEAK_TFLOPS = max(generation.peak_bf16_tflops_per_device for generation in GENERATIONS)
+"""Of one device of any generation: what is above it was measured on none."""
 
 _ALL_RUNTIMES = frozenset(version for generation in GENERATIONS for version in generation.runtime_versions)

@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobs.generations import GREATEST_PEAK_TFLOPS
+
 LINE_LIMIT = 16384
 """Characters of a line (or of a segment between carriage returns) that are looked at: no program's step line is longer."""
 FIRST_STEP = "first step"
@@ -84,7 +86,8 @@ class ReadingParser:
     """Reads one worker's log line by line. One parser a log: it remembers what it has seen.
 
     Args:
-        peak_tflops_per_device: Values above it are set aside; None when the chip is not known.
+        peak_tflops_per_device: Values above it are set aside; None when the chip is not known: then those above the
+            greatest peak of all.
         pattern: A regular expression with named groups out of `step`, `seconds`, `milliseconds`, `tflops`, `tokens`,
             `loss` (other named groups become extra figures). When given, only it is used.
 
@@ -195,8 +198,8 @@ class ReadingParser:
             # Both of ours warm up before they print; others' first step compiles, as does the first after a rewind.
             reason = reason or FIRST_STEP
             self._first_seen = True
-        peak = self.peak_tflops_per_device
-        if not reason and peak and reading.tflops_per_device is not None and reading.tflops_per_device > peak:
+        peak = self.peak_tflops_per_device or GREATEST_PEAK_TFLOPS
+        if not reason and reading.tflops_per_device is not None and reading.tflops_per_device > peak:
             reason = ABOVE_PEAK
         if reason:
             self.set_aside[reason] += 1

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jobs.generations import GREATEST_PEAK_TFLOPS
 from jobs.readings import ABOVE_PEAK, Reading
 
 
@@ -106,10 +107,10 @@ def statistics(readings: Iterable[Reading], peak_tflops_per_device: float | None
     kept: list[Reading] = []
     aside: Counter[str] = Counter()
     above = 0
+    peak = peak_tflops_per_device or GREATEST_PEAK_TFLOPS
     for reading in readings:
         reason = reading.set_aside
-        over = bool(peak_tflops_per_device) and (reading.tflops_per_device or 0.0) > (peak_tflops_per_device or 0.0)
-        if not reason and over:
+        if not reason and (reading.tflops_per_device or 0.0) > peak:
             reason = ABOVE_PEAK
         above += reason == ABOVE_PEAK
         if reason:
@@ -121,7 +122,7 @@ def statistics(readings: Iterable[Reading], peak_tflops_per_device: float | None
     error = ""
     if above and above >= len(kept):
         error = (
-            f"{above} of {above + len(kept)} readings are above the peak of {peak_tflops_per_device:g} TFLOP/s a device,"
+            f"{above} of {above + len(kept)} readings are above the peak of {peak:g} TFLOP/s a device,"
             " over 100 % MFU: the peak or the program's FLOP count is wrong."
         )
     return Statistics(

@@ -125,6 +125,7 @@ def describe(record: BenchRecord) -> dict[str, object]:
         "project": record.project,
         "zone": record.zone,
         "accelerator_type": record.accelerator_type,
+        "topology": record.topology,
         "slices": record.slices,
         "devices": record.devices,
         "platform": record.platform,
@@ -161,6 +162,8 @@ def _noise(one: BenchRecord, base: BenchRecord) -> float | None:
 def _differences(one: BenchRecord, base: BenchRecord) -> Iterator[str]:
     if one.accelerator_type != base.accelerator_type or one.slices != base.slices:
         yield f"{one.slices} x {one.accelerator_type}"
+    if one.topology and base.topology and one.topology != base.topology:
+        yield f"topology {one.topology}"
     if one.request.mesh != base.request.mesh:
         yield one.request.mesh.words()
     for name in ("embedding_dimension", "batch_size", "num_layers", "dtype"):

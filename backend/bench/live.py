@@ -16,6 +16,7 @@ from backend.runs.fanout import WorkerResult
 from backend.runs.model import RunState, StopReport
 from backend.sanitize import plain
 from backend.targets import WorkerRef
+from jobs.generations import GREATEST_PEAK_TFLOPS
 from jobs.readings import ABOVE_PEAK, Reading, ReadingParser
 from jobs.statistics import distribution, percentile, rate_words
 
@@ -295,8 +296,8 @@ class Bench:
         error = ""
         if above and above >= len(counted):
             error = (
-                f"{above} of {len(self._ordered)} steps are above the peak of {peak:g} TFLOP/s a device, over 100 % MFU:"
-                " the peak or the FLOP count is wrong."
+                f"{above} of {len(self._ordered)} steps are above the peak of {peak or GREATEST_PEAK_TFLOPS:g}"
+                " TFLOP/s a device, over 100 % MFU: the peak or the FLOP count is wrong."
             )
         devices = self._record.devices
         return BenchSummary(

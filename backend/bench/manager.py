@@ -258,6 +258,7 @@ def new_record(run: FollowedRun, plan: BenchPlan, context: str) -> BenchRecord:
         state=BenchState.STARTING,
         context=context,
         started_at=run.started_at or datetime.now(UTC),
+        topology=plan.accelerator.topology if plan.accelerator else "",
         program_digest=programs().digest,
         versions=versions,
         peak_tflops_per_device=plan.peak_tflops_per_device,

@@ -312,6 +312,8 @@ class BenchRecord:
     peak_tflops_per_device: float | None = None
     predicted_tflops_per_device: float | None = None
     note: str = ""
+    topology: str = ""
+    """Of a slice: `4x4`; several topologies have one type of the same size."""
 
     @property
     def command(self) -> str:

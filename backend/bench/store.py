@@ -36,7 +36,7 @@ _STEPS = (
     );
     """,
 )
-_FACTS = ("target", "project", "zone", "devices", "platform", "context", "program_digest", "note")
+_FACTS = ("target", "project", "zone", "devices", "platform", "context", "program_digest", "note", "topology")
 _FIGURES = ("peak_tflops_per_device", "predicted_tflops_per_device")
 
 

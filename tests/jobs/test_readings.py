@@ -160,6 +160,75 @@ def test_rates_of_several_units() -> None:
     assert fork.step_time_s == 0.25
 
 
+PREFIXES = {
+    "absl": "I0706 16:50:26.230209 140110937163584 metric_logger.py:214] ",
+    "glog": "W0000 00:00:1713630999.125092  494916 cpp_gen_intrinsics.cc:74] ",
+    "ray": "(train_step pid=1234, ip=10.0.0.2) ",
+    "ray in colour": "\x1b[36m(train_step pid=1234, ip=10.0.0.2)\x1b[0m ",
+    "logging": "2026-11-30 18:00:00,123 - trainer - INFO - ",
+    "logging with colons": "INFO :: trainer :: ",
+    "loguru": "2026-11-30 18:00:00.123 | INFO     | trainer:step:42 - ",
+    "kubectl": "[pod/job-0-abc/main] ",
+    "gcloud": "[worker :3] ",
+    "colour": "\x1b[1;32m",
+    "an older bar": "old\r",
+}
+LINES = {
+    "maxtext": (
+        "completed step: 7, seconds: 5.654, TFLOP/s/device: 135.251, loss: 11.689",
+        7,
+        5.654,
+        135.251,
+        11.689,
+    ),
+    "maxdiffusion": ("completed step: 7, seconds: 0.5, TFLOP/s/device: 88.1, loss: 0.02", 7, 0.5, 88.1, 0.02),
+    "maxdiffusion fork": ("completed step: 7, steps/s=4.0, loss: 0.1", 7, 0.25, None, 0.1),
+    "shardings": ("time is 0.5 seconds, TFLOP is 3.0, TFLOP/s is 6.0", None, 0.5, 6.0, None),
+    "axlearn": ("Average step time: 0.6123 seconds", None, 0.6123, None, None),
+    "pax": ("[PAX STATUS]: train_step() took 0.634 seconds.", None, 0.634, None, None),
+    "pax without the colon": ("[PAX STATUS] step_i: 100, training loss: 6.35", 100, None, None, 6.35),
+    "torch_xla": (
+        "| Training Device=xla:0/3 Epoch=1 Step=280 Loss=2.5 Rate=1760.9 GlobalRate=1.0 Time=1",
+        280,
+        None,
+        None,
+        2.5,
+    ),
+    "tf": ("global step 234: loss = 0.3331 (1.887 sec/step)", 234, 1.887, None, 0.3331),
+    "levanter": (
+        "Progress on:train 8.00it/100it rate:20.0it/s remaining:00:04 elapsed:00:00 postfix:loss=10.8",
+        *(8, 0.05, None, 10.8),
+    ),
+    "tqdm": ("train: 46%|####      | 46/100 [00:43<02:45,  3.07s/it, loss=2.5]", 46, 3.07, None, 2.5),
+    "ours": ('{"step": 7, "step_time_s": 0.5, "tflops_per_device": 2.0, "loss": 1.5}', 7, 0.5, 2.0, 1.5),
+}
+"""One of each framework whose lines are known; T5X prints none, serving and tpu-info print no steps."""
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("line", LINES)
+def test_every_framework_is_read_behind_every_prefix(line: str, prefix: str) -> None:
+    text, *expected = LINES[line]
+    reading = ReadingParser().feed_line(f"{PREFIXES[prefix]}{text}\n")
+    assert reading is not None
+    assert [reading.step, reading.step_time_s, reading.tflops_per_device, reading.loss] == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Tokens/min: 12345.6 Requests/min: 12.3",
+        "============ Serving Benchmark Result ============",
+        "TTST mean: 12.5",
+        "Memory statistics | total_hbm_limit_gb=31.25",
+        "│ /dev/accel0 │ TPU v5e chip │ 18.45 GiB / 31.25 GiB │ 100.00% │",
+        "Completed eval after train step 200, loss=7.991, total_weights=196608",
+    ],
+)
+def test_serving_devices_and_evaluations_tell_no_training_step(line: str) -> None:
+    assert ReadingParser().feed(line) == []
+
+
 def test_a_pattern_of_the_operator() -> None:
     parser = ReadingParser(
         pattern=r"it (?P<step>\d+) took (?P<milliseconds>[\d.]+)ms .* (?P<loss>\S+) g(?P<grad>\S+)"

@@ -6,11 +6,12 @@ Everything that is drawn was measured before in the same test, by real JAX on th
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.journeys.console import ROOT, Operator, slicetower
+from tests.journeys.console import Operator, slicetower
 from tests.simulator import SimulatorFactory, own_environment
 
 pytestmark = [pytest.mark.heavy, pytest.mark.journey, pytest.mark.xdist_group("jax"), pytest.mark.timeout(900)]
@@ -20,7 +21,8 @@ MEASURED_S = 300.0
 SIZES = ("-d", "64", "-b", "16", "-n", "1", "--steps", "24")
 MESHES = ("--mesh", "1x4x1", "--mesh", "1x4x1/2x1x1")
 PREFLIGHT_PYTHON = "SLICETOWER_PREFLIGHT_PYTHON"
-LOG = ROOT / "tests" / "fixtures" / "logs" / "maxtext_classic.log"
+LOG = "tests/fixtures/logs/maxtext_classic.log"
+"""Seen from where the console is started; a picture shows it."""
 
 
 def test_from_the_plan_to_the_decision(tmp_path: Path, simulators: SimulatorFactory) -> None:
@@ -89,7 +91,7 @@ def test_from_the_plan_to_the_decision(tmp_path: Path, simulators: SimulatorFact
         console.wait_for(r"to [\d.]+ s +█+ \d+")
         console.step("bench-5-histogram")
         console.keys("v")
-        console.wait_for(r"two/0/0, line \d+: \{")
+        console.wait_for(r"two/0/0, line \d+:")
         console.step("bench-6-readings")
         console.keys("5")
         console.wait_for(r"two +\S+x\S+/2x1x1 .*\n")
@@ -101,7 +103,7 @@ def test_from_the_plan_to_the_decision(tmp_path: Path, simulators: SimulatorFact
         console.keys(":")
         console.write(f"plot {LOG}")
         console.keys("Enter")
-        console.wait_for("TFLOP/s a device over 9 steps|TFLOP/s a device over 8 steps")
+        console.wait_for("TFLOP/s a device over 8 steps")
         console.step("bench-8-a-maxtext-log")
 
     config = Path(kept["XDG_CONFIG_HOME"]) / "slicetower" / "config.toml"
@@ -113,5 +115,6 @@ def test_from_the_plan_to_the_decision(tmp_path: Path, simulators: SimulatorFact
         console.wait_for(r"two +\S+x\S+/2x1x1")
         console.keys("Enter")
         console.wait_for(r"median [\d.]+ [GM]FLOP/s a device over \d+ steps")
-        assert console.screen().isascii()
+        assert re.search(r"\d [+|] .*\*\*", console.screen()), "drawn in ASCII"
+        assert not re.search("[\u2800-\u28ff\u2588-\u2593\u00d7\u00b7]", console.screen())
         console.step("bench-9-80x24-ascii")

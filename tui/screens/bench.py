@@ -105,7 +105,7 @@ class BenchScreen(ConsoleScreen):
         words = (
             self.bench.words() if self.bench is not None else f"{record.state.value}: {record.summary.steps} steps"
         )
-        return [f"{record.target} · {record.request.mesh.words()}", words]
+        return [f"{record.target}: {record.request.mesh.words()}", words]
 
     def title_of(self, record: BenchRecord) -> str:
         """Over the plot; empty for the mesh."""

@@ -169,7 +169,7 @@ def figures(record: BenchRecord) -> list[str]:
     tell("exposed comms", told(summary.exposed_communication, lambda value: f"{value:.0%}"))
     tell("compile", told(summary.compile_s, seconds))
     if summary.slowest_worker and summary.slowest_ratio is not None:
-        tell("slowest worker", f"{summary.slowest_worker}, {summary.slowest_ratio:.3g} × median")
+        tell("slowest worker", f"{summary.slowest_worker}, {summary.slowest_ratio:.3g} x median")
     if summary.hbm_peak_bytes:
         limit = f" of {summary.hbm_limit_bytes / 2**30:.1f}" if summary.hbm_limit_bytes else ""
         tell("HBM in use", f"{summary.hbm_peak_bytes / 2**30:.1f}{limit} GiB")

@@ -188,7 +188,7 @@ class BenchFormScreen(FormScreen):
                 key = self.console.settings.keymap.shown(BY_ID["setup-here"])
                 lines.insert(0, f"{count(lacking, 'worker')} without jax: {key} sets them up, and comes back here.")
             if not plan.refusals:
-                lines += ["", "ctrl+r starts it · f3 next legal mesh · f4 all of them · f5 preflight · f6 sweep"]
+                lines += ["", "ctrl+r starts it, f3 next legal mesh, f4 all of them, f5 preflight, f6 sweep"]
         body = self.query_one("#plan", Static)
         body.set_class(plan is None or bool(plan.refusals), "-refused")
         body.update(plain_text("\n".join(lines)))

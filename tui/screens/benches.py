@@ -31,7 +31,7 @@ COLUMNS = (
     Column("step", "STEP (S)", width=9, align="right", priority=3),
     Column("mfu", "MFU", min_width=6, max_width=8, align="right", priority=1),
     Column("steps", "STEPS", width=5, align="right", priority=2),
-    Column("type", "SLICES × TYPE", min_width=12, max_width=20, priority=1),
+    Column("type", "SLICES x TYPE", min_width=12, max_width=20, priority=1),
     AXES,
 )
 TOKENS = {"failed": "state-failed", "stopped": "stale", "done": "state-active", "stepping": "state-provisioning"}
@@ -55,7 +55,7 @@ def row(record: BenchRecord) -> Row:
             number_cell(step, f"{step:.4g}" if step is not None else None),
             number_cell(mfu, f"{mfu:.1%}" if mfu is not None else NO_UTILISATION_CELL if cpu else None),
             number_cell(figures.steps),
-            f"{record.slices} × {record.accelerator_type}",
+            f"{record.slices} x {record.accelerator_type}",
             record.request.mesh.words(),
         ),
     )

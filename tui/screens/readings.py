@@ -117,7 +117,7 @@ class ReadingsScreen(TableScreen):
         told = self.chosen()
         if told is not None:
             raw = self._bench.line_of(told)
-            text = f"{told.address}, line {told.line + 1}: {plain(raw) if raw else 'no longer kept'}"
+            text = f"{told.address}, line {told.line + 1}:\n{plain(raw) if raw else 'no longer kept'}"
             self.query_one("#sweep-point", Static).update(plain_text(text))
 
     @on(LiveTable.RowActivated)

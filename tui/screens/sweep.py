@@ -79,7 +79,7 @@ def sweep_words(sweep: Sweep) -> str:
         parts.append(f"best {best.request.mesh.words()}: {rate_words(best.tflops_per_device)} a device")
     if sweep.stopped:
         parts.append(f"ended early: {sweep.stopped}")
-    return " · ".join(parts)
+    return "; ".join(parts)
 
 
 class SweepScreen(TableScreen):
@@ -125,7 +125,7 @@ class SweepScreen(TableScreen):
         self._seen = seen
         words = sweep_words(self.sweep)
         if not self.running and self._unfinished():
-            words += f" · {self.console.settings.keymap.shown(BY_ID['go-on'])} goes on with it"
+            words += f"; {self.console.settings.keymap.shown(BY_ID['go-on'])} goes on with it"
         self.query_one("#sweep-head", Static).update(plain_text(words))
         bar, best = self.console.glyphs["bar-full"], self.sweep.best
         self.table.set_rows([row(point, best, bar) for point in self.sweep.points])

@@ -206,7 +206,7 @@ def test_any_training_run_can_be_read(logged: Logged) -> None:
 
 def test_records_survive_the_journal_and_are_found_by_a_beginning(logged: Logged, journal: Journal) -> None:
     logged.say("train-a/0/0", step(1, 0.5), step(2, 0.4))
-    kept = Bench(logged.run, record(logged.run)).record
+    kept = Bench(logged.run, record(logged.run, topology="2x4", program_digest="d" * 64, note="first")).record
     store = BenchStore(journal)
     store.save(kept)
     assert store.get(kept.id[:8]) == kept

@@ -49,7 +49,9 @@ def test_the_documents_multislice_run_with_its_axes(simulator: Simulator) -> Non
     assert summary["tflops_per_device"] > 0
     (first, *_) = objects(simulator.cli("bench", "show", summary["bench"], "--format", "json").stdout)
     record = first["bench"]
-    assert (record["slices"], record["accelerator_type"]) == (2, "v5litepod-16")
+    assert (record["slices"], record["accelerator_type"], record["topology"]) == (2, "v5litepod-16", "4x4")
+    assert len(record["program_digest"]) == 64
+    assert {"jax", "jaxlib", "python"} <= set(record["versions"])
     assert {" ".join(AXES[:2]), " ".join(AXES[2:])} <= set(map(" ".join, pairwise(record["command"].split())))
 
 

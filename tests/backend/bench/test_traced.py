@@ -114,6 +114,17 @@ def test_the_figures_of_a_file_are_those_of_its_lines() -> None:
     assert kept.summary.set_aside == {"first step": 1, "above peak": 1}
 
 
+def test_what_no_chip_can_reach_is_set_aside_though_nobody_said_which_it_was() -> None:
+    kept = read_file(LOGS / "maxtext_classic.log")
+    assert {point.step: point.set_aside for point in kept.points if point.set_aside} == {
+        0: "first step",
+        1: "above peak",
+    }
+    assert kept.summary.mfu is None
+    assert kept.summary.tflops_p90 is not None
+    assert kept.summary.tflops_p90 < 140
+
+
 def test_a_file_without_a_step_is_told(tmp_path: Path) -> None:
     file = tmp_path / "empty.log"
     file.write_text("nothing of the kind\n")

@@ -149,6 +149,23 @@ def test_another_number_than_was_launched_is_an_error(
     assert raised.value.kind == kind
 
 
+def test_memory_is_that_of_the_fullest_device_and_nothing_where_the_runtime_is_silent() -> None:
+    def devices(*told: dict[str, int] | None) -> SimpleNamespace:
+        return SimpleNamespace(
+            local_devices=lambda: [SimpleNamespace(memory_stats=lambda each=each: each) for each in told]
+        )
+
+    full = {"bytes_in_use": 7, "peak_bytes_in_use": 9, "bytes_limit": 16, "num_allocs": 1}
+    free = {"bytes_in_use": 8, "peak_bytes_in_use": 8, "bytes_limit": 16}
+    assert shardings._memory(devices(full, free)) == {
+        "hbm_in_use_bytes": 8,
+        "hbm_peak_bytes": 9,
+        "hbm_limit_bytes": 16,
+    }
+    assert shardings._memory(devices(None, {})) == {}
+    assert shardings._memory(devices({"bytes_in_use": 5})) == {"hbm_in_use_bytes": 5}
+
+
 @pytest.mark.xdist_group("jax")
 class TestOnRealDevices:
     """These start real JAX processes: few, small, one after the other."""
