@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,21 @@ async def test_wishes_are_listed_with_what_they_met_and_taken_back(
         await driven.shows("Nothing is kept")
         assert wishes.open_intents() == []
         assert driven.app.fleet.find("sweep-b")
+
+
+async def test_the_keep_form_says_what_it_comes_to_before_the_cloud_has_answered(
+    own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(key: tuple[str, str, str]) -> object:
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    async with console(own.context, tmp_path, monkeypatch, size=SMALL) as driven:
+        await driven.shows("train-a", "8/8")
+        monkeypatch.setattr(driven.app.require_recovery(), "plan", never)
+        await driven.command("keep train-a")
+        await driven.shows("after up to 20 preemptions and 3 failures", "Asking what train-a was asked for with")
+        await driven.press("up")
+        form = driven.app.screen
+        assert isinstance(form, KeepFormScreen)
+        assert form.focused is form.line("preemptions").control

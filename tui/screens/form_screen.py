@@ -114,7 +114,10 @@ class FormScreen(ConsoleScreen):
         self.focus_next()
 
     def do_previous_field(self) -> None:
-        self.focus_previous()
+        """The first field is the end: going round would open what lies behind the last."""
+        first = next(iter(self.lines.values()), None)
+        if first is None or self.focused is not first.control:
+            self.focus_previous()
 
 
 def _filled(texts: Mapping[str, str]) -> dict[str, str]:

@@ -55,7 +55,7 @@ class _PlanForm(FormScreen):
         return next(iter(self.lines.values())).control
 
     def on_mount(self) -> None:
-        self.check()
+        self.call_after_refresh(self.check)
 
     @on(Input.Changed)
     def _changed(self) -> None:
