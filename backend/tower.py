@@ -91,6 +91,9 @@ class Tower:
     ask_passphrase: AskPassphrase | None = None
     """Asks the operator for the passphrase of an encrypted key; set before `pool` is first used."""
 
+    interactive = False
+    """Somebody types and looks on; set before `pool` is first used."""
+
     announce: Callable[[str], None] | None = None
     """Tells the operator at once what was done about keys; it is among the events in any case."""
 
@@ -102,7 +105,7 @@ class Tower:
         from backend.ssh.enrolment import Enrolment
         from backend.ssh.hostkeys import SliceHostKeys
 
-        lean.garbage()
+        lean.garbage(interactive=self.interactive)
         api = SliceHostKeys(self.client, lambda: self.watch.fleet, self.context.inventory)
         return ConnectionPool(
             self.context,

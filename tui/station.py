@@ -36,6 +36,8 @@ READ_TICK_S = 0.01
 """A key waits at least for what is read in one turn: short turns, each of a hundredth of the above."""
 KEY_FIRST_S = 0.05
 """Nothing is read from workers for so long after a key: it passes through a dozen turns of the loop until it is painted."""
+KEYS_LONGEST_S = 0.3
+"""A log that is looked at waits no longer for keys: one that is held down repeats more often than `KEY_FIRST_S`."""
 WISHES_EVERY_S = 2.0
 CLOSE_TIMEOUT_S = 10.0
 """How long leaving waits for connections and the journal to be closed."""
@@ -57,6 +59,7 @@ class Station:
         self._keeper: Worker[None] | None = None
         self._notification: NotificationSettings | None = None
         self._wishes_at = 0.0
+        self._key_at = self._held_from = -KEY_FIRST_S
         self._counted: tuple[Fleet | None, tuple[int, int, int], int] = (None, (0, 0, 0), 0)
         """A fleet with its chips (`totals`) and ready workers: counting thousands at every tick is dear."""
         self._open_wishes: tuple[Intent, ...] = ()
@@ -80,6 +83,7 @@ class Station:
         async with tower_class.open(self._console.context) as tower:
             self.tower = tower
             tower.ask_passphrase = self._ask_passphrase
+            tower.interactive = True
             self._begin_recovery(tower)
             self._begin_notices(tower)
             self._console.run_worker(
@@ -208,11 +212,23 @@ class Station:
         return Fleet()
 
     def hold_reading(self) -> None:
-        """A key was pressed: what workers send waits until it is painted."""
+        """A key was pressed: what workers send, and what their logs show, waits until it is painted."""
+        self._key_at = time.monotonic()
         # Asking for the runs would make them, and import the ssh library, before anything was run.
         runs = vars(self.tower).get("runs") if self.tower is not None else None
         if runs is not None:
             runs.budget.hold(KEY_FIRST_S)
+
+    def key_comes_first(self) -> bool:
+        """Whether a key is being painted: a log is not drawn in its frame, but in the next."""
+        now = time.monotonic()
+        if now - self._key_at >= KEY_FIRST_S:
+            self._held_from = now
+            return False
+        if now - self._held_from < KEYS_LONGEST_S:
+            return True
+        self._held_from = now
+        return False
 
     def require_tower(self) -> Tower:
         """The tower.

@@ -17,6 +17,9 @@ MSG_IGNORE = 2
 GARBAGE_THRESHOLDS = (50_000, 20, 100)
 """Hundreds of connections make objects by the ten thousand, which all live: looking for garbage among them finds none."""
 
+SHORT_PAUSES = (5_000, 10, 100)
+"""Where somebody types: looking through 50,000 objects at once holds a key up for 25 ms and more."""
+
 
 def connection(made: asyncssh.SSHClientConnection) -> None:
     """From its first packet on: sends no empty IGNORE before every packet, and tells nothing to the debug log, which is never on.
@@ -39,10 +42,14 @@ def channel(made: asyncssh.SSHClientChannel[bytes]) -> None:
     _hush(made)
 
 
-def garbage() -> None:
-    """Once, when a process has imported what it works with: that is never looked through for garbage again."""
+def garbage(*, interactive: bool = False) -> None:
+    """Once, when a process has imported what it works with: that is never looked through for garbage again.
+
+    Args:
+        interactive: Somebody waits for keys to be painted: many short pauses instead of few long ones.
+    """
     gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    gc.set_threshold(*(SHORT_PAUSES if interactive else GARBAGE_THRESHOLDS))
 
 
 def _hush(made: Any) -> None:

@@ -163,6 +163,7 @@ async def test_collections_leave_modules_and_the_loaded_fleet_alone(
         await driven.shows("train-large", "ACTIVE")
         await driven.until(gc.get_freeze_count, "what stays is frozen")
         assert gc.get_freeze_count() > 10_000
+        assert driven.app.require_tower().interactive
     gc.unfreeze()
 
 

@@ -164,7 +164,7 @@ class LogsScreen(ConsoleScreen):
         return focused if isinstance(focused, LogView) else next(iter(self.query(LogView)), None)
 
     def _poll(self) -> None:
-        if self.is_current and not self.console.paused:
+        if self.is_current and not self.console.paused and not self.console.key_comes_first():
             for view in self.query(LogView):
                 view.writer_ended = self._logs.ended(view.log_title)
             self.tiles.poll()

@@ -71,7 +71,7 @@ class WorkersScreen(TableScreen):
         self.set_interval(poll_s(), self._poll)
 
     def _poll(self) -> None:
-        if self.is_current and not self.console.paused:
+        if self.is_current and not self.console.paused and not self.console.key_comes_first():
             self.query_one(LogTiles).poll()
 
     def tick(self) -> None:
