@@ -96,6 +96,8 @@ class DetachedDriver:
                 if run.interrupted:
                     # The start crossed the stop, which found nothing to end.
                     await self.stop(index, STOP_GRACE_S)
+                if not run.followed and status.get("state") != "exited":
+                    await run.stop_asked.wait()
                 await self._follow_to_end(index)
         except _Gone as gone:
             run.finish(index, Outcome.UNKNOWN, gone.why)

@@ -111,6 +111,8 @@ class Run:
         """The operator stopped it."""
         self.preparing = False
         """Code is being shipped, or setup runs: nothing of the command has started."""
+        self.followed = True
+        """False leaves a supervised run alone once it is started: nothing is asked of its workers before somebody looks."""
         self.observed = False
         """Another console drives it; this one only looks."""
         self.fanout: Fanout | None = None
@@ -130,6 +132,7 @@ class Run:
         self._writable_logs = writable_logs
         self._changed = asyncio.Event()
         self._detaching = False
+        self.stop_asked = asyncio.Event()
         self._placed: dict[int, WorkerLog] = {}
         self._looked_at = -1
 
@@ -306,6 +309,7 @@ class Run:
             grace_s: Between TERM and KILL.
         """
         self.interrupted = True
+        self.stop_asked.set()
         if self.fanout is not None:
             self.fanout.stop_launching("Not started: the run was stopped.")
         may_run = [

@@ -47,11 +47,15 @@ class RunManager(RunDriving):
         """
         return make_plan(request, workers)
 
-    async def launch(self, plan: RunPlan, *, environment: Mapping[str, str] | None = None) -> Run:
+    async def launch(
+        self, plan: RunPlan, *, environment: Mapping[str, str] | None = None, follow: bool = True
+    ) -> Run:
         """Starts a run and returns at once.
 
         Args:
             plan: A plan without refusals.
+            follow: False for a supervised one that is detached as soon as it is started everywhere: to follow it until
+                then would cost each worker one more process than the start. Batches wait for each other, and are followed.
             environment: The operator's own, from which secret variables are taken.
 
         Raises:
@@ -68,6 +72,7 @@ class RunManager(RunDriving):
         run = Run(
             run_id, plan.request, new_results(plan), plan.remote_text, self.logs, started_at, batches=plan.batches
         )
+        run.followed = follow or not plan.request.supervised or len(plan.batches) > 1
         self._lock(run_id).take()
         bundle = plan.request.bundle
         self.store.create(

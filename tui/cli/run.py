@@ -93,7 +93,7 @@ async def _main(arguments: argparse.Namespace, context: Context) -> int:
             say(f"warning: {warning}")
         if arguments.dry_run:
             return _tell_plan(plan, arguments.format)
-        run = await tower.runs.launch(plan)
+        run = await tower.runs.launch(plan, follow=not request.detach)
         say(f"run {run.id} on {len(workers)} workers: {fold(worker.address for worker in workers)}")
         if bundle is not None:
             say(f"ships {bundle.report}")
