@@ -205,6 +205,18 @@ REQUEST_ACTIONS: tuple[Action, ...] = (
         words=("reset",),
     ),
     Action(
+        "maintenance",
+        ("M",),
+        "maintenance",
+        "Start the announced maintenance of this request's slices now, where the API allows it.",
+        on(FLEET),
+        Group.DANGER,
+        changes=True,
+        confirm=Confirm.TYPED,
+        equivalent="maintenance",
+        words=("maintenance",),
+    ),
+    Action(
         "cleanup",
         ("X",),
         "clean up",

@@ -65,6 +65,38 @@ async def delete(console: SliceTower, items: Sequence[QueuedResource]) -> None:
         await _send_deletes(console, items)
 
 
+async def maintenance(console: SliceTower, item: QueuedResource) -> None:
+    """Starts the maintenance of those slices for which one is announced, after the request's name was typed."""
+    from backend.cloud import equivalents
+    from backend.cloud.maintenance import why_not
+
+    announced = [each for each in item.slices if each.maintenance is not None]
+    if not announced:
+        raise OperatorError(f"No maintenance of {item.name} is announced.", "There is nothing to start.")
+    may = [each for each in announced if not why_not(each)]
+    if not may:
+        raise OperatorError(f"It cannot be started by hand now: {why_not(announced[0])}.", "It begins by itself.")
+    lines = []
+    for each in announced:
+        window = (
+            f"{each.maintenance.kind} from {each.maintenance.window_start or 'an unknown time'}"
+            if each.maintenance
+            else ""
+        )
+        lines.append(f"slice {each.index}  {each.node_id}  {window}  {why_not(each) or 'starts now'}")
+    workers = sum(len(each.workers) for each in may)
+    lines.append(f"{count(workers, 'worker')} will be gone at once, large slices perhaps for hours.")
+    names = tuple(each.node_id for each in may)
+    same = equivalents.perform_maintenance(item, names, rest_of(console.context))
+    title = f"Start the maintenance of {item.name}?"
+    if not await console.push_screen_wait(TypedConfirmation(title, lines, item.name, deed="start", same=same)):
+        return
+    tower = console.require_tower()
+    await tower.client.perform_maintenance(*item.key, node_ids=names)
+    console.note(EventKind.ACTION, f"started the maintenance of {count(len(may), 'slice')}", subject=item.name)
+    tower.watch.poke()
+
+
 async def cleanup(console: SliceTower) -> None:
     """Deletes every dead request and what others left behind, after the list was shown."""
     from backend.cloud.policies import PolicyStore

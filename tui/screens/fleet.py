@@ -296,6 +296,11 @@ class FleetScreen(TableScreen):
 
         await deeds.reset(self.console, self.current_request())
 
+    async def do_maintenance(self) -> None:
+        from tui.screens import deeds
+
+        await deeds.maintenance(self.console, self.current_request())
+
     async def do_cleanup(self) -> None:
         from tui.screens import deeds
 
