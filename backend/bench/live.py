@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from backend.bench.model import BenchError, BenchRecord, BenchState, BenchSummary, StepPoint
 from backend.bench.points import largest_of, median_of, number_of, point_of, whole
-from backend.logs.store import WorkerLog
+from backend.logs.worker_log import WorkerLog
 from backend.outcomes import Outcome
 from backend.runs.fanout import WorkerResult
 from backend.runs.model import RunState, StopReport

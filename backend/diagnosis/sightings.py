@@ -57,7 +57,7 @@ def from_record(place: int, worker: str, line: int, text: str, blames: Iterable[
 
 
 class GrowingLog(Protocol):
-    """The part of backend.logs.store.WorkerLog that is needed here."""
+    """The part of backend.logs.worker_log.WorkerLog that is needed here."""
 
     path: Path
     size: int

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from backend.logs.store import LogLine, WorkerLog
+from backend.logs.lines import LogLine
+from backend.logs.worker_log import WorkerLog
 
 MERGED_LINES = 50_000
 """Lines of a merged log that can be reached; each worker's own log has them all."""

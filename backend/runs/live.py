@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from backend.diagnosis.sightings import LOOK_BYTES, LOOK_LOGS, Lookout, Sighting, suspicion
-from backend.logs.store import LogStore, WorkerLog
+from backend.logs.store import LogStore
+from backend.logs.worker_log import WorkerLog
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.fanout import Fanout, Phase, WorkerResult, first_failure, summarize
 from backend.runs.model import RunPlan, RunRequest, RunState, StopReport

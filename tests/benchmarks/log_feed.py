@@ -19,7 +19,7 @@ from textual.app import App, ComposeResult
 from textual.widget import Widget
 from textual.widgets import Log
 
-from backend.logs.store import WorkerLog
+from backend.logs.worker_log import WorkerLog
 from tui.look import default_variables
 from tui.widgets.log_view import LogView
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from backend.context import Context
 from backend.logs.merged import by_arrival, mergeable
-from backend.logs.store import WorkerLog
+from backend.logs.worker_log import WorkerLog
 from backend.outcomes import ExitCode, OperatorError
 from backend.runs.live import Run
 from backend.runs.model import RunState

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from backend.logs.merged import MergedLog, mergeable
-from backend.logs.store import WorkerLog
+from backend.logs.worker_log import WorkerLog
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import LOGS, Action, bindings

@@ -25,7 +25,7 @@ from tui.widgets.live_table import LiveTable
 from tui.wording import utc_now
 
 if TYPE_CHECKING:
-    from backend.logs.store import WorkerLog
+    from backend.logs.worker_log import WorkerLog
     from backend.runs.manager import Run
 
 PANES = (0, 1, 2, 4, 8)

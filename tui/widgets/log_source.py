@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class LogLineLike(Protocol):
-    """One line, already through the gate (`backend.logs.store.LogLine`)."""
+    """One line, already through the gate (`backend.logs.lines.LogLine`)."""
 
     @property
     def number(self) -> int: ...
@@ -28,7 +28,7 @@ class LogLineLike(Protocol):
 
 
 class LineSource(Protocol):
-    """`backend.logs.store.WorkerLog` and `MergedLog`, and whatever a test makes up."""
+    """`backend.logs.worker_log.WorkerLog` and `MergedLog`, and whatever a test makes up."""
 
     @property
     def version(self) -> int:

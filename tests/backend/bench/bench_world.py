@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.bench.model import WorkerSurvey
-from backend.logs.store import WorkerLog
+from backend.logs.worker_log import WorkerLog
 from backend.model import QueuedResource, Slice, Worker
 from backend.outcomes import Outcome
 from backend.runs.fanout import Phase, WorkerResult, first_failure

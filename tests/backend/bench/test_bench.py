@@ -19,7 +19,7 @@ from backend.bench.manager import BenchManager, read_survey
 from backend.bench.model import BenchRecord, BenchRequest, BenchState
 from backend.bench.store import BenchStore
 from backend.journal import Journal
-from backend.logs.store import WorkerLog
+from backend.logs.worker_log import WorkerLog
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.fanout import WorkerResult
 from backend.runs.model import RunPlan, RunState

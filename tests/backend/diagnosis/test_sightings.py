@@ -7,7 +7,7 @@ from pathlib import Path
 
 from backend.diagnosis.sightings import LOOK_BYTES_EACH, SIGHTINGS_EACH, Lookout, suspicion
 from backend.diagnosis.signatures import catalogue
-from backend.logs.store import WorkerLog
+from backend.logs.worker_log import WorkerLog
 from backend.outcomes import Outcome
 from backend.runs.fanout import WorkerResult
 from backend.runs.model import RunRequest

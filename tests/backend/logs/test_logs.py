@@ -15,8 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.logs.arrivals import INDEX_RECORD, Arrival, Arrivals
+from backend.logs.lines import level_of
 from backend.logs.merged import MergedLog, by_arrival, mergeable
-from backend.logs.store import COALESCE_S, INDEX_RECORD, RING_BYTES_TOTAL, LogStore, WorkerLog, level_of, search_file
+from backend.logs.store import RING_BYTES_TOTAL, LogStore, search_file
+from backend.logs.worker_log import COALESCE_S, WorkerLog
 
 
 def read(log: WorkerLog) -> list[bytes]:
@@ -206,7 +209,7 @@ def test_1024_logs_merge_in_bounded_memory_and_without_reading_what_is_not_shown
     count, arrivals = mergeable(1024), 300
     logs = {f"a/0/{worker}": store.open("r", f"a.0.{worker}") for worker in range(count)}
     for worker, log in enumerate(logs.values()):
-        with log._index_path.open("ab") as index, log.path.open("ab") as text:
+        with log.path.with_suffix(".idx").open("ab") as index, log.path.open("ab") as text:
             for step in range(arrivals):
                 at = 1_000.0 + step + worker / 10_000
                 index.write(INDEX_RECORD.pack(step * 8, step, at, 1))
@@ -214,14 +217,14 @@ def test_1024_logs_merge_in_bounded_memory_and_without_reading_what_is_not_shown
     store.release("r")
     logs = {address: store.open("r", address.replace("/", "."), writable=False) for address in logs}
     reads = 0
-    record = WorkerLog._record
+    record = Arrivals.at
 
-    def counted(log: WorkerLog, position: int) -> tuple[int, int, float, int]:
+    def counted(arrivals: Arrivals, position: int) -> Arrival:
         nonlocal reads
         reads += 1
-        return record(log, position)
+        return record(arrivals, position)
 
-    monkeypatch.setattr(WorkerLog, "_record", counted)
+    monkeypatch.setattr(Arrivals, "at", counted)
     merged = MergedLog(logs, capacity=1_000)
     merged.refresh()
     monkeypatch.undo()

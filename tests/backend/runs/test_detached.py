@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.logs.store import WorkerLog
+from backend.logs.worker_log import WorkerLog
 from backend.model import Fleet, QueuedResource, Slice, Worker, ZonePoll
 from backend.outcomes import OperatorError, Outcome
 from backend.runs import detached

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.logs.store import WorkerLog
+from backend.logs.worker_log import WorkerLog
 from tests.simulator import Simulator, SimulatorFactory
 from tests.tui.test_cli_run import BOUND_S, detached, holding, lines, start, wait_for
 

@@ -1,4 +1,4 @@
-"""A log in memory with a ring, as `backend.logs.store` has on disk."""
+"""A log in memory with a ring, as `backend.logs` has on disk."""
 
 from __future__ import annotations
 

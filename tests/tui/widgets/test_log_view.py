@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.scrollbar import ScrollDown, ScrollTo, ScrollUp
 
 from backend.logs.merged import MergedLog
-from backend.logs.store import WorkerLog
+from backend.logs.worker_log import WorkerLog
 from tests.tui.widgets.fake_log import FakeLog
 from tests.tui.widgets.harness import WidgetApp, posted, seen
 from tui.widgets.log_view import LogView
