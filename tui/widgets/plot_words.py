@@ -54,7 +54,7 @@ def plot_words(series: SeriesLike) -> list[tuple[str, str]]:
         phrases.append((f"steps between {number_text(min(values))} and {number_text(max(values))}", ""))
     lows = finite_points(series.steps[series.warmup :], series.low[series.warmup :])[1]
     highs = finite_points(series.steps[series.warmup :], series.high[series.warmup :])[1]
-    if lows and highs:
+    if lows and highs and (lows != values or highs != values):
         phrases.append((f"workers between {number_text(min(lows))} and {number_text(max(highs))}", ""))
     if series.peak:
         share = middle / series.peak * 100

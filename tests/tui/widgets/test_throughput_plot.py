@@ -105,6 +105,14 @@ def test_more_than_the_peak_is_called_impossible() -> None:
     assert any("impossible" in text and token == "log-error" for text, token in words.items())
 
 
+def test_nothing_is_said_of_workers_where_one_told_it_all() -> None:
+    values = [1.0, 2.0, 3.0]
+    alone = PlotSeries("x", "u", [1, 2, 3], values, values, values)
+    assert not any("workers" in text for text, _ in plot_words(alone))
+    several = PlotSeries("x", "u", [1, 2, 3], values, [0.5, 2.0, 3.0], values)
+    assert any("workers between 0.5 and 3" in text for text, _ in plot_words(several))
+
+
 def test_words_leave_out_what_is_not_known() -> None:
     series = PlotSeries("x", "u", [1, 2, 3], [1.0, math.nan, 3.0])
     assert [text for text, _ in plot_words(series)] == ["median 2 u over 2 steps", "steps between 1 and 3"]
