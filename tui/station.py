@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from backend.cloud.recover import Recovery
     from backend.cloud.requests import CreateRequest
     from backend.context import Context
-    from backend.model import Fleet
+    from backend.model import Fleet, QueuedResource
     from backend.notifications import Notice, NotificationSettings
+    from backend.ssh.greetings import Greetings
     from backend.tower import Tower
     from tui.app import SliceTower
 
@@ -64,6 +65,7 @@ class Station:
         """A fleet with its chips (`totals`) and ready workers: counting thousands at every tick is dear."""
         self._open_wishes: tuple[Intent, ...] = ()
         self._keeps: tuple[Keep, ...] = ()
+        self._greetings: Greetings | None = None
 
     @property
     def _console(self) -> SliceTower:
@@ -94,8 +96,8 @@ class Station:
             finally:
                 self._console.drop_forwards()
                 await self._console.drop_policies()
-                self.tower = self.recovery = None
-                for group in ("recovery", "reattach", "notices"):
+                self.tower = self.recovery = self._greetings = None
+                for group in ("recovery", "reattach", "notices", "greetings"):
                     self._console.workers.cancel_group(self._console, group)
 
     def _begin_recovery(self, tower: Tower) -> None:
@@ -341,6 +343,25 @@ class Station:
                 runs = "a keeper runs" if keep.running else f"no process keeps it now: slicetower qr keep {keep.name}"
                 lines.append(f"kept: {left[0]} preemptions and {left[1]} failures left; {runs}")
         return [plain(line) for line in lines]
+
+    def ssh_words(self, item: QueuedResource) -> list[str]:
+        """Whether ssh answers on a request that the cloud calls ready; asked for the one that is looked at."""
+        if self.tower is None or not item.ready:
+            return []
+        from backend.ssh.greetings import Greetings
+
+        if self._greetings is None:
+            self._greetings = Greetings(self.tower.context)
+        if self._greetings.due(item):
+            self._console.run_worker(
+                self._greetings.ask(item), group="greetings", name="ask for ssh", exit_on_error=False
+            )
+        said = self._greetings.said(item)
+        return [said] if said else []
+
+    def ssh_lacks(self, item: QueuedResource) -> str:
+        """Which slice lacks ssh, as far as it was asked for."""
+        return self._greetings.lacking(item) if self._greetings is not None else ""
 
     def crumbs(self) -> str:
         """The way to the present screen."""

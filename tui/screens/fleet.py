@@ -63,7 +63,8 @@ class FleetScreen(TableScreen):
     def draw(self, fleet: Fleet | None, now: datetime) -> None:
         """Rows, the words for an empty table, and the detail of the cursor."""
         narrow, short = bool(self._narrow), not self.has_class("-vast")
-        found = rows(fleet, now, narrow=narrow, short=short, keys=self._dead_keys()) if fleet is not None else []
+        keys, lacks = self._dead_keys(), self.console.ssh_lacks
+        found = rows(fleet, now, narrow=narrow, short=short, keys=keys, lacks=lacks) if fleet is not None else []
         self.table.set_rows(found)
         if self._awaited is not None and self.table.move_to(self._awaited):
             self._awaited = None
@@ -104,7 +105,7 @@ class FleetScreen(TableScreen):
             spans = tuple(tower.journal.timeline(item.key))
         since = self.console.fleet.since.get(item.key) if is_request(item) else None
         stale = stale_words(self.console.fleet, item, now) if item is not None else ""
-        notes = self.console.notes_about(item.key) if is_request(item) else ()
+        notes = [*self.console.notes_about(item.key), *self.console.ssh_words(item)] if is_request(item) else ()
         if self._detail is None:
             from tui.screens.fleet_detail import FleetDetail
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -91,23 +92,34 @@ _URGENCY_TOKENS = {"warning": "stale", "alarm": "state-failed"}
 """By `backend.cloud.advice.Urgency`."""
 
 
-def note_cell(item: QueuedResource, since: StateSince | None, now: datetime, keys: str) -> Cell:
+def note_cell(item: QueuedResource, since: StateSince | None, now: datetime, keys: str, lacks: str = "") -> Cell:
     """The remark beside a request; where the console's keys help, they are named.
 
     Args:
         keys: What to press for a dead request.
+        lacks: What it lacks that the cloud can't tell.
     """
     # Not at the top: nothing of it is needed before the first paint.
-    from backend.cloud.advice import advice
+    from backend.cloud.advice import Urgency, advice
     from backend.model import DEAD_STATES
 
     said = advice(item, since, now)
+    if lacks and said.urgency is Urgency.OK:
+        return Cell(lacks, token=_URGENCY_TOKENS["warning"])
     # The cause stands in the detail; here is no room for both, and the keys are what helps.
     text = f"holds quota: {keys}" if said.keys and item.state in DEAD_STATES else said.text
     return Cell(text, token=_URGENCY_TOKENS.get(said.urgency.value, "muted"))
 
 
-def rows(fleet: Fleet, now: datetime, *, narrow: bool, short: bool, keys: str) -> list[Row]:
+def rows(
+    fleet: Fleet,
+    now: datetime,
+    *,
+    narrow: bool,
+    short: bool,
+    keys: str,
+    lacks: Callable[[QueuedResource], str] = lambda _item: "",
+) -> list[Row]:
     """One row a queued resource, then the TPU VMs made by themselves; a stale zone's states carry a question mark.
 
     Args:
@@ -116,6 +128,7 @@ def rows(fleet: Fleet, now: datetime, *, narrow: bool, short: bool, keys: str) -
         narrow: Only the columns that matter.
         short: Short names of states.
         keys: What to press for a dead request.
+        lacks: What a ready request lacks that the cloud can't tell: ssh.
     """
     stale_zones = _stale_zones(fleet)
     result = []
@@ -146,7 +159,7 @@ def rows(fleet: Fleet, now: datetime, *, narrow: bool, short: bool, keys: str) -
                     number_cell(age_s, age(item.created_at, now)),
                     since_cell,
                     Cell(item.zone, token="muted"),
-                    note_cell(item, since, now, keys),
+                    note_cell(item, since, now, keys, lacks(item)),
                 ),
             )
         )
