@@ -58,6 +58,23 @@ RUN_ACTIONS: tuple[Action, ...] = (
         hint=7,
     ),
     Action(
+        "note",
+        ("n",),
+        "note",
+        "Your own words on this run; #words are its tags, to filter by.",
+        on(RUNS, RUN),
+        hint=9,
+        words=("note",),
+    ),
+    Action(
+        "export-runs",
+        (),
+        "export",
+        "Write who ran what, where, when and how it ended to a file: one JSON line for each worker.",
+        on(RUNS),
+        words=("export",),
+    ),
+    Action(
         "view",
         ("V",),
         "view",

@@ -27,6 +27,7 @@ ARGUMENTS: dict[str, str] = {
     "recreate": "NAME",
     "reset": "NAME",
     "keep": "NAME",
+    "maintenance": "NAME",
     "gcloud": "NAME",
     "check": "TARGET...",
     "free": "TARGET...",
@@ -42,7 +43,7 @@ ARGUMENTS: dict[str, str] = {
 
 TARGET_WORDS = frozenset(
     {"w", "workers", "run", "x", "bench", "logs", "shell", "describe", "delete", "recreate", "reset", "gcloud"}
-    | {"check", "free", "setup", "copy", "forward", "keep"}
+    | {"check", "free", "setup", "copy", "forward", "keep", "maintenance"}
 )
 HISTORY_LIMIT = 200
 

@@ -180,6 +180,7 @@ LINES: dict[str, Callable[[SliceTower, CommandLine], None]] = {
     "recreate": _on_request,
     "reset": _on_request,
     "keep": _on_request,
+    "maintenance": _on_request,
     "gcloud": _on_request,
     "logs": _logs,
     "check": _tool,

@@ -15,6 +15,7 @@ from textual.worker import Worker
 
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
+from tui.actions import BY_ID
 from tui.screens.base import ConsoleScreen
 from tui.widgets.status_header import HeaderFacts
 from tui.wording import count, poll_age_s, poll_error, totals, utc_now
@@ -340,7 +341,9 @@ class Station:
         for keep in self.keeps():
             if keep.key == key:
                 left = (keep.preemption_budget - keep.preemptions, keep.failure_budget - keep.failures)
-                runs = "a keeper runs" if keep.running else f"no process keeps it now: slicetower qr keep {keep.name}"
+                screen = self._console.settings.keymap.shown(BY_ID["go.policies"])
+                idle = f"no process keeps it now: {screen} takes it up, as does slicetower qr keep {keep.name}"
+                runs = "a keeper runs" if keep.running else idle
                 lines.append(f"kept: {left[0]} preemptions and {left[1]} failures left; {runs}")
         return [plain(line) for line in lines]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -343,3 +344,67 @@ def test_what_was_saved_in_a_broken_file_is_never_overwritten(tmp_path: Path) ->
     with pytest.raises(OperatorError, match="cannot be read"):
         Saved(file).save("run", "a", {"command": "x"})
     assert file.read_text() == "{"
+
+
+async def test_a_folder_is_shipped_set_up_and_run_from_the_form(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "hello.txt").write_text("first\n")
+    monkeypatch.setenv("OWN_TOKEN", "never shown")
+    async with console(context, tmp_path, monkeypatch, size=WIDE) as driven:
+        form = await run_form(driven, "run train-a/0/0-1 -- cat hello.txt made.txt")
+        form.line("sync").value = str(tmp_path / "nothing")
+        await driven.until(lambda: form._trouble is not None and "packed" not in form._trouble.what)
+        form.line("sync").value = str(code)
+        form.line("setup").value = "echo set-up > made.txt"
+        form.line("environment").value = "A='b c' OWN_TOKEN"
+        await driven.shows("ships 1 file", "first, once per content and boot")
+        (code / "hello.txt").write_text("edited since\n")
+        await driven.press("ctrl+r")
+        await driven.until(lambda: isinstance(driven.app.screen, RunScreen))
+        await driven.shows("edited since", "set-up")
+        screen = driven.app.screen
+        assert isinstance(screen, RunScreen)
+        request = screen.run_.request
+        assert (request.environment, request.secret_environment) == ((("A", "b c"),), ("OWN_TOKEN",))
+        assert "never shown" not in driven.text
+
+
+async def test_runs_are_noted_tagged_filtered_and_exported(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=WIDE) as driven:
+        form = await run_form(driven, "run train-a/0 -- hostname")
+        await driven.until(lambda: form.plan is not None)
+        await driven.press("ctrl+r")
+        await driven.until(lambda: isinstance(driven.app.screen, RunScreen))
+        screen = driven.app.screen
+        assert isinstance(screen, RunScreen)
+        await driven.until(lambda: screen.run_.state is RunState.ENDED)
+        await driven.press("n")
+        await driven.until(lambda: isinstance(driven.app.screen, Ask))
+        await driven.write("after the fix ")
+        await driven.press("number_sign")
+        await driven.write("base")
+        await driven.press("enter")
+        await driven.press("4")
+        await driven.shows("after the fix #base")
+        runs = driven.app.require_tower().runs
+        assert runs.audit.tags(screen.run_.id) == ("base",)
+        await driven.press("slash")
+        await driven.write("nothing-like-it")
+        await driven.press("enter")
+        await driven.until(lambda: "after the fix" not in driven.text)
+        await driven.press("escape")
+        await driven.press("n")
+        await driven.until(lambda: isinstance(driven.app.screen, Ask))
+        await driven.press("ctrl+u", "enter")
+        await driven.until(lambda: runs.audit.tags(screen.run_.id) == ())
+        await driven.command("export")
+        await driven.until(lambda: "Wrote 4 lines" in driven.toasts())
+        (file,) = driven.app.require_tower().paths.state_dir.glob("runs-*.jsonl")
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        assert len(lines) == 4
+        assert file.stat().st_mode & 0o777 == 0o600

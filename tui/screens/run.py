@@ -231,6 +231,11 @@ class RunScreen(TableScreen):
         keys = {row.key for row in self.table.selected_rows()}
         return [result.worker for result in self.run_.results if result.worker.address in keys]
 
+    async def do_note(self) -> None:
+        from tui.screens.runs import ask_note
+
+        await ask_note(self.console, self.run_.id)
+
     def do_plot(self) -> None:
         from tui.screens.run_plot import RunPlotScreen
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 from textual import on
@@ -14,6 +16,7 @@ from textual.widgets import Input, Static
 
 from backend.cloud.gcloud_flags import parse_duration
 from backend.outcomes import OperatorError
+from backend.runs.bundles import Bundle
 from backend.runs.model import RunPlan, RunRequest
 from backend.sanitize import plain_text
 from backend.targets import WorkerRef, select
@@ -49,13 +52,20 @@ def read_form(texts: Mapping[str, str]) -> tuple[RunRequest, dict[str, OperatorE
         timeout_s = parse_duration(timeout if not timeout.isdecimal() else f"{timeout}s") if timeout else None
     except ValueError as error:
         wrong["timeout"] = OperatorError(f"timeout: {error}.")
-    environment = []
-    for item in texts.get("environment", "").split():
+    environment, secret = [], []
+    try:
+        variables = shlex.split(texts.get("environment", ""))
+    except ValueError as error:
+        variables = []
+        wrong["environment"] = OperatorError(f"environment: it cannot be read: {error}.", "Close the quotes.")
+    for item in variables:
         key, equals, value = item.partition("=")
-        if not equals or not key:
-            wrong.setdefault("environment", OperatorError(f"environment: '{item}' is not KEY=VALUE."))
-        else:
+        if not key:
+            wrong.setdefault("environment", OperatorError(f"environment: '{item}' is not KEY=VALUE, nor KEY alone."))
+        elif equals:
             environment.append((key, value))
+        else:
+            secret.append(key)
     request = RunRequest(
         argv=argv,
         shell=shell,
@@ -65,7 +75,10 @@ def read_form(texts: Mapping[str, str]) -> tuple[RunRequest, dict[str, OperatorE
         timeout_s=timeout_s,
         detach=texts.get("detach") == ON,
         gang=texts.get("gang") == ON,
+        force=texts.get("force") == ON,
         environment=tuple(environment),
+        secret_environment=tuple(secret),
+        setup=texts.get("setup", "").strip(),
         title=command,
     )
     return request, wrong
@@ -94,8 +107,18 @@ def write_form(request: RunRequest) -> dict[str, str]:
         "detach": ON if request.detach else "",
         "gang": ON if request.gang else "",
         "shell": ON if request.shell else "",
-        "environment": " ".join(f"{name}={value}" for name, value in request.environment),
+        "force": ON if request.force else "",
+        "environment": shlex.join(
+            [*(f"{name}={value}" for name, value in request.environment), *request.secret_environment]
+        ),
+        "sync": request.bundle.source if request.bundle is not None else "",
+        "setup": request.setup,
     }
+
+
+def expanded(folder: str) -> Path:
+    """With the home folder for a tilde."""
+    return Path(folder).expanduser()
 
 
 def plan_words(plan: RunPlan) -> str:
@@ -132,6 +155,8 @@ class RunFormScreen(SavingForm):
         self._like = like
         self.plan: RunPlan | None = None
         self._trouble: OperatorError | None = None
+        self._packed: tuple[str, Bundle | OperatorError | None] = ("", None)
+        """The folder that is or is being packed, and what came of it."""
 
     def compose_body(self) -> Iterable[Widget]:
         kept = write_form(self._like) if self._like is not None else {} if self._command else self.draft()
@@ -159,8 +184,19 @@ class RunFormScreen(SavingForm):
                 yield FormLine("gang", "gang", value=kept.get("gang", ""), choices=("no", ON))
                 yield FormLine("shell", "through a shell", value=kept.get("shell", ""), choices=("no", ON))
                 yield FormLine(
-                    "environment", "environment", value=kept.get("environment", ""), hint="KEY=VALUE KEY=VALUE"
+                    "environment",
+                    "environment",
+                    value=kept.get("environment", ""),
+                    hint="KEY=VALUE; KEY alone is taken from yours, and never stored",
                 )
+                yield FormLine("sync", "ship folder", value=kept.get("sync", ""), hint="none; such as ~/code")
+                yield FormLine(
+                    "setup",
+                    "setup first",
+                    value=kept.get("setup", ""),
+                    hint="once per content and boot: pip install -e .",
+                )
+                yield FormLine("force", "even as a gang", value=kept.get("force", ""), choices=("no", ON))
             with VerticalScroll(id="plan-pane", can_focus=False):
                 yield Static(id="plan", markup=False)
 
@@ -214,6 +250,11 @@ class RunFormScreen(SavingForm):
         texts = self.texts()
         self.plan, self._trouble = None, None
         request, wrong = read_form(texts)
+        bundle = self._bundle(texts.get("sync", "").strip())
+        if isinstance(bundle, OperatorError):
+            wrong["sync"] = bundle
+        else:
+            request = replace(request, bundle=bundle)
         plan: RunPlan | None = None
         try:
             workers = self.wanted_workers(texts)
@@ -233,6 +274,28 @@ class RunFormScreen(SavingForm):
         self.plan = plan
         self._trouble = next(iter(wrong.values()), None)
         self._show()
+
+    def _bundle(self, folder: str) -> Bundle | OperatorError | None:
+        """What would be shipped; packed in a thread, and the form is judged again when that is done."""
+        if not folder:
+            self._packed = ("", None)
+        elif self._packed[0] != folder:
+            self._packed = (folder, None)
+            self.background(self._pack(folder), group="pack", title="pack the folder")
+        if folder and self._packed[1] is None:
+            return OperatorError(f"{folder} is still being packed.", "It takes a moment.")
+        return self._packed[1]
+
+    async def _pack(self, folder: str) -> None:
+        from backend.runs import bundles
+
+        try:
+            found: Bundle | OperatorError = await asyncio.to_thread(bundles.from_directory, expanded(folder))
+        except OperatorError as error:
+            found = error
+        if self._packed[0] == folder:
+            self._packed = (folder, found)
+            self.check()
 
     def _policy_mistakes(self, request: RunRequest, workers: Sequence[WorkerRef]) -> dict[str, OperatorError]:
         """Which of the policies cannot be planned: each is tried without the other."""
@@ -257,6 +320,10 @@ class RunFormScreen(SavingForm):
             lines.append(plan_words(plan))
             lines += [f"refused: {text}" for text in plan.refusals]
             lines += [f"! {text}" for text in plan.warnings]
+            if plan.request.bundle is not None:
+                lines.append(f"ships {plan.request.bundle.report}")
+            if plan.request.setup:
+                lines.append(f"first, once per content and boot: {plan.request.setup}")
             lines += ["", "each worker runs exactly:", plan.remote_text]
             if not plan.refusals:
                 lines += ["", "ctrl+r starts it"]
@@ -274,6 +341,12 @@ class RunFormScreen(SavingForm):
         plan = self.plan
         if plan is None or plan.refusals:
             raise OperatorError(f"Nothing was sent: {plan.refusals[0] if plan else 'there is no plan.'}")
+        if plan.request.bundle is not None:
+            from backend.runs import bundles
+
+            # As it is now: it may have been edited since the form was filled.
+            fresh = await asyncio.to_thread(bundles.from_directory, expanded(plan.request.bundle.source))
+            plan = self.console.require_tower().runs.plan(replace(plan.request, bundle=fresh), plan.workers)
         run = await self.console.require_tower().runs.launch(plan)
         self.drop_draft()
         self.console.command_history.append(plan.request.title)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -11,17 +15,21 @@ from textual.widget import Widget
 
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.model import RunRecord, RunState
+from backend.sanitize import plain
 from tui.actions import BY_ID, RUNS, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
 from tui.screens.run_rows import fold_targets
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
-from tui.wording import utc_now
+from tui.wording import count, utc_now
 
 if TYPE_CHECKING:
     from backend.runs.manager import Run
+    from tui.app import SliceTower
 
+EVERY_RUN = 2**31
+"""As a limit: no limit."""
 COLUMNS = (
     Column("started", "STARTED (UTC)", width=14),
     Column("state", "STATE", min_width=8, max_width=10),
@@ -29,6 +37,7 @@ COLUMNS = (
     Column("outcome", "OUTCOMES", min_width=10, max_width=40),
     Column("time", "TIME", width=8, priority=3),
     Column("command", "COMMAND", min_width=12, max_width=200, flex=1),
+    Column("note", "NOTE", min_width=4, max_width=40, priority=0),
     Column("id", "RUN", min_width=6, max_width=24, priority=1),
 )
 STATE_TOKENS = {RunState.RUNNING: "state-provisioning", RunState.DETACHED: "state-waiting", RunState.ENDED: "muted"}
@@ -41,8 +50,8 @@ def outcome_words(summary: Mapping[Outcome, int]) -> Cell:
     return Cell(text, token="outcome-failed" if bad else "")
 
 
-def row(item: Run | RunRecord, now: datetime) -> Row:
-    """One run, live or kept."""
+def row(item: Run | RunRecord, now: datetime, note: str = "") -> Row:
+    """One run, live or kept, with the operator's words on it."""
     took = ((item.ended_at or now) - item.started_at).total_seconds()
     size = len(item.workers)
     command = item.request.title or " ".join(item.request.argv)
@@ -55,9 +64,60 @@ def row(item: Run | RunRecord, now: datetime) -> Row:
             outcome_words(item.summary),
             number_cell(took, format_duration(took) if item.ended_at or item.state is RunState.RUNNING else "-"),
             command,
+            Cell(note, token="muted"),
             Cell(item.id, token="muted"),
         ),
     )
+
+
+def note_words(note: str, tags: Sequence[str]) -> str:
+    """Words and tags on one line, as they are typed."""
+    return " ".join([*([note] if note else []), *(f"#{tag}" for tag in tags)])
+
+
+def read_note(text: str) -> tuple[str, tuple[str, ...]]:
+    """(words, tags) of a line; a tag is a word that begins with #."""
+    words = text.split()
+    tags = tuple(dict.fromkeys(word[1:] for word in words if word.startswith("#") and len(word) > 1))
+    return " ".join(word for word in words if not word.startswith("#")), tags
+
+
+async def ask_note(console: SliceTower, run_id: str) -> None:
+    """Asks for the words on a run, and keeps them."""
+    from backend.runs.audit import checked_tag
+    from tui.screens.confirm import Ask
+
+    runs = console.require_tower().runs
+    record, before = runs.store.get(run_id), runs.audit.tags(run_id)
+
+    def check(text: str) -> None:
+        for tag in read_note(text)[1]:
+            checked_tag(tag)
+
+    asked = Ask(
+        f"Your words on run {run_id}",
+        ("#words are tags; nothing removes them.",),
+        value=note_words(record.note, before),
+        hint="after the fix #baseline",
+        check=check,
+    )
+    text = await console.push_screen_wait(asked)
+    if text is not None:
+        note, tags = read_note(text)
+        runs.store.set_note(run_id, plain(note))
+        runs.audit.tag(run_id, tags, [tag for tag in before if tag not in tags])
+        console.say(f"Noted on {run_id}." if text else f"The note on {run_id} is removed.")
+
+
+def write_lines(file: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    """One JSON object a line, private to the operator; times as RFC 3339."""
+
+    def told(value: object) -> str:
+        return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}" if isinstance(value, datetime) else str(value)
+
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as target:
+        for each in rows:
+            target.write(json.dumps(each, default=told) + "\n")
 
 
 class RunsScreen(TableScreen):
@@ -75,12 +135,14 @@ class RunsScreen(TableScreen):
         if tower is None:
             return
         live = {run.id: run for run in self.console.live_runs()}
+        records = tower.runs.history()
         items: list[Run | RunRecord] = list(live.values())
-        items += [record for record in tower.runs.history() if record.id not in live]
+        items += [record for record in records if record.id not in live]
+        # A living run is only on screen: its words are in its record.
+        notes = {record.id: note_words(record.note, tower.runs.audit.tags(record.id)) for record in records}
         now = utc_now()
-        self.table.set_rows(
-            [row(item, now) for item in sorted(items, key=lambda item: item.started_at, reverse=True)]
-        )
+        newest_first = sorted(items, key=lambda item: item.started_at, reverse=True)
+        self.table.set_rows([row(item, now, notes.get(item.id, "")) for item in newest_first])
 
     @on(LiveTable.RowActivated)
     def _activated(self) -> None:
@@ -115,6 +177,17 @@ class RunsScreen(TableScreen):
         """The same again on the same workers."""
         run = self.chosen_run()
         await self.console.again(run, fold_targets(run.workers))
+
+    async def do_note(self) -> None:
+        await ask_note(self.console, self.chosen_run().id)
+
+    async def do_export_runs(self) -> None:
+        """Writes the audit of every run."""
+        runs = self.console.require_tower().runs
+        file = self.console.require_tower().paths.state_dir / f"runs-{utc_now():%Y%m%d-%H%M%S}.jsonl"
+        rows = list(runs.audit.rows(reversed(runs.history(limit=EVERY_RUN))))
+        await asyncio.to_thread(write_lines, file, rows)
+        self.console.say(f"Wrote {count(len(rows), 'line')} to {file}.")
 
     async def do_stop(self) -> None:
         run = self.chosen_run()
