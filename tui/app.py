@@ -270,6 +270,12 @@ class SliceTower(Toasts, Station, Navigation, App[int]):
         path = self.save_screenshot(name, path=str(self.console_log.parent) if self.console_log else None)
         self.say(f"Saved {path}.")
 
+    async def action_quit(self) -> None:
+        """What ctrl+q does by Textual's own binding, which comes before any screen's: it asks like every way out."""
+        screen = self.screen
+        if isinstance(screen, Performs) and screen.SCOPE in BY_ID["quit"].scopes:
+            screen.action_perform("quit")
+
     async def do_quit(self) -> None:
         """Says what still exists and runs, asks, closes, and leaves."""
         from tui.screens.confirm import Choice, Question

@@ -18,6 +18,7 @@ from backend.model import DEAD_STATES, WAITING_STATES, Fleet, Slice
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
+from tui.cli.fleet_views import print_events, print_workers
 from tui.cli.output import add_format, duration, print_json, print_table
 from tui.cli.qr_views import cost_json, row_json
 
@@ -27,7 +28,14 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Every queued resource with its slices, and TPU VMs that stand alone."
-    parser.add_argument("--once", action="store_true", help="print once and exit (the console is what stays)")
+    parser.add_argument(
+        "--once", "--plain", action="store_true", help="print once and exit (the console is what stays)"
+    )
+    views = parser.add_mutually_exclusive_group()
+    views.add_argument("--workers", action="store_true", help="instead: one line a worker, with its addresses")
+    views.add_argument(
+        "--events", type=int, metavar="N", help="instead: the newest N events of the journal, without asking the API"
+    )
     parser.add_argument(
         "--watch",
         action="store_true",
@@ -40,12 +48,16 @@ def main(arguments: argparse.Namespace) -> int:
     file = Path(arguments.context_file) if arguments.context_file else None
     context = load_context(arguments.context, file, read_only=arguments.read_only)
     if arguments.watch:
-        if arguments.once:
-            raise OperatorError("--once and --watch exclude each other.", "Leave one of the two out.")
+        if arguments.once or arguments.workers or arguments.events is not None:
+            raise OperatorError("What prints once and --watch exclude each other.", "Leave one of the two out.")
         return asyncio.run(_watch(context, arguments.format))
+    if arguments.events is not None:
+        return asyncio.run(_events(context, arguments.events, arguments.format))
     fleet, spent = asyncio.run(_refresh(context))
     now = datetime.now(UTC)
-    if arguments.format == "json":
+    if arguments.workers:
+        print_workers(fleet, arguments.format)
+    elif arguments.format == "json":
         _print_json(fleet, spent, now)
     else:
         _print_table(context, fleet, spent, now)
@@ -59,6 +71,14 @@ async def _refresh(context: Context) -> tuple[Fleet, dict[tuple[str, str, str], 
     async with Tower.open(context, watch=False) as tower:
         fleet = await tower.refresh()
         return fleet, tower.costs(fleet.queued_resources)
+
+
+async def _events(context: Context, most: int, output: str) -> int:
+    if most < 1:
+        raise OperatorError(f"--events {most}: that is none.", "Say how many, such as --events 50.")
+    async with Tower.open(context, watch=False) as tower:
+        print_events(tower.journal.events(limit=most), output)
+    return ExitCode.OK
 
 
 async def _watch(context: Context, output: str) -> int:

@@ -81,3 +81,27 @@ async def test_an_error_is_never_shown_as_an_empty_fleet(tmp_path: Path) -> None
         done = await fleet(tmp_path, cloud)
         assert done.returncode == ExitCode.OK
         assert "No queued resources and no TPU VMs." in done.stdout
+
+
+async def test_workers_and_events_are_plain_views_too(tmp_path: Path) -> None:
+    async with fake_cloud() as cloud:
+        fill(cloud)
+        done = await fleet(tmp_path, cloud, "--plain", "--workers")
+        told = await fleet(tmp_path, cloud, "--workers", "--format", "json")
+        cloud.queued[parent()].pop()
+        await fleet(tmp_path, cloud)
+        seen = await fleet(tmp_path, cloud, "--events", "50")
+        newest = await fleet(tmp_path, cloud, "--events", "1", "--format", "json")
+        none = await fleet(tmp_path, cloud, "--events", "0")
+    assert done.returncode == ExitCode.OK, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["WORKER", "SLICE", "HEALTH", "NODE", "INTERNAL", "EXTERNAL"]
+    assert lines[1].split()[0] == "train-a/0/0"
+    assert any(line.startswith("train-a/1/0") and "REPAIRING" in line for line in lines)
+    rows = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [row["target"] for row in rows] == [line.split()[0] for line in lines[1:]]
+    assert "big-c is gone" in seen.stdout
+    assert len(newest.stdout.splitlines()) == 1
+    assert {"at", "kind", "subject", "text"} <= set(json.loads(newest.stdout))
+    assert none.returncode == ExitCode.USAGE
+    assert "--events 0" in none.stderr

@@ -30,6 +30,9 @@ from backend.runs.fanout import FailurePolicy, Fanout
 from backend.runs.live import Run
 from backend.runs.manager import RunManager
 from backend.runs.store import RunStore
+from backend.ssh.connections import ConnectionPool
+from backend.ssh.handshake import Unreachable
+from backend.targets import WorkerRef
 from backend.tower import Tower
 from tests.tui.driving import Console
 from tests.tui.fixed import facts
@@ -127,6 +130,17 @@ async def _never(_place: int) -> None:
     await asyncio.Event().wait()
 
 
+class NoPool:
+    """Reaches nobody: nothing here leaves this process."""
+
+    connected = 0
+
+    async def connection(self, worker: WorkerRef) -> None:
+        raise Unreachable(f"{worker.address} is not reached from here.")
+
+    async def close(self) -> None: ...
+
+
 class FixedTower(Tower):
     """The real composition, with that client, and a run that goes on for ever."""
 
@@ -135,6 +149,10 @@ class FixedTower(Tower):
     @cached_property
     def client(self) -> CloudClient:
         return cast("CloudClient", self.answers)
+
+    @cached_property
+    def pool(self) -> ConnectionPool:
+        return cast("ConnectionPool", NoPool())
 
     @cached_property
     def watch(self) -> FleetWatch:
