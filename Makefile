@@ -54,6 +54,7 @@ bench: setup
 
 pictures: setup
 	SLICETOWER_PICTURES=docs/pictures $(BIN)/python -m pytest tests/journeys -m journey -n 0 --timeout 900
+	$(BIN)/python -m tests.journeys.recording docs/pictures
 
 # Every screen at three sizes in two themes, as the tests compare them: look at what changed before it is kept.
 snapshots: setup
