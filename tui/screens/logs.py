@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Container, Grid
@@ -29,6 +30,11 @@ PLAIN_LINES = 2000
 """The end of a log that the plain page shows."""
 POLL_LOCAL_S, POLL_REMOTE_S = 0.125, 0.2
 """Log views look for news 8 times a second, 5 times when the terminal is at the end of an ssh connection."""
+
+READ_SLICE_S = 0.015
+"""Logs are opened for so long at a stretch: keys are painted between."""
+READ_AT_ONCE = 8
+"""So many unopened logs are opened without a word about it."""
 
 
 def poll_s() -> float:
@@ -68,10 +74,28 @@ class RunLogs:
     def open(self, name: str) -> WorkerLog:
         return self.run.log(self._places[name])
 
-    def merge(self) -> MergedLog:
-        """All that wrote something; of more than there may be open files, the first."""
+    @property
+    def unopened(self) -> int:
+        """How many of those that wrote something are still to be read from disk."""
+        return sum(name not in self.run.logs for name in self.names if self.has_output(name))
+
+    async def merge(self, tell: Callable[[int, int], None]) -> MergedLog:
+        """All that wrote something; of more than there may be open files, the first. Opens them in slices.
+
+        Args:
+            tell: Hears how many of how many were read, after each slice.
+        """
         loud = [name for name in self.names if self.has_output(name)]
-        return MergedLog({name: self.open(name) for name in loud[: mergeable(len(loud))]})
+        loud = loud[: mergeable(len(loud))]
+        logs: dict[str, WorkerLog] = {}
+        began = time.monotonic()
+        for name in loud:
+            logs[name] = self.open(name)
+            if time.monotonic() - began >= READ_SLICE_S:
+                tell(len(logs), len(loud))
+                await asyncio.sleep(0)
+                began = time.monotonic()
+        return MergedLog(logs)
 
 
 class LogTiles(Grid):
@@ -129,6 +153,7 @@ class LogsScreen(ConsoleScreen):
         self._merged = merged and len(self._names) > 1
         self._merged_log: MergedLog | None = None
         self._merged_from = 0
+        self._reading = False
         self._pattern = ""
         self._line = line
         self.crumb = "logs"
@@ -175,7 +200,23 @@ class LogsScreen(ConsoleScreen):
 
     def tick(self) -> None:
         # A worker that speaks for the first time joins the merged log.
-        if self._merged and sum(self._logs.has_output(name) for name in self._names) != self._merged_from:
+        if self._merged and not self._reading and self._loud() != self._merged_from:
+            self._arrange()
+
+    def _loud(self) -> int:
+        return sum(self._logs.has_output(name) for name in self._names)
+
+    async def _merge(self, loud: int) -> None:
+        """Reads what is to be merged, and says how far it is: hundreds of long logs take a while."""
+        self._reading, self._merged_from = True, loud
+        try:
+            head = self.query_one("#logs-head", Static)
+            merged = await self._logs.merge(lambda read, of: head.update(f"reading {read:,} of {of:,} logs …"))
+            merged.refresh()
+        finally:
+            self._reading = False
+        self._merged_log = merged
+        if self._merged:
             self._arrange()
 
     def _arrange(self) -> None:
@@ -183,9 +224,14 @@ class LogsScreen(ConsoleScreen):
             self.query_one("#logs-head", Static).update("This run has no logs.")
             return
         if self._merged:
-            loud = sum(self._logs.has_output(name) for name in self._names)
+            loud = self._loud()
             if self._merged_log is None or loud != self._merged_from:
-                self._merged_log, self._merged_from = self._logs.merge(), loud
+                if self._merged_log is None and self._logs.unopened > READ_AT_ONCE:
+                    self.query_one("#logs-head", Static).update(f"reading {loud:,} logs …")
+                if not self._reading:
+                    self.background(self._merge(loud), group="merge logs", title="merge logs")
+            if self._merged_log is None:
+                return
             shown: list[tuple[str, WorkerLog | MergedLog]] = [(f"all {len(self._names)} workers", self._merged_log)]
         else:
             tiles = tiles_that_fit(self.tiles.size.width, self.tiles.size.height, self._tiles)
