@@ -25,12 +25,12 @@ from textual.worker import Worker, WorkerState
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import BY_ID, in_scope, refusal
-from tui.command_line import History
+from tui.command_line import CommandLine, History
 from tui.glyphs import ASCII, UNICODE
 from tui.look import default_variables
 from tui.mends import let_go_of_closed_widgets
 from tui.navigation import Navigation
-from tui.screens.base import Performs
+from tui.screens.base import ConsoleScreen, Performs
 from tui.screens.fleet import FleetScreen
 from tui.settings import Settings
 from tui.station import Station
@@ -49,7 +49,7 @@ MEDIUM, WIDE, VAST = 100, 120, 150
 """Columns from which the fleet shows all its columns, forms stand beside their preview, the fleet beside its detail."""
 
 
-class SliceTower(Toasts, Station, Navigation, App[int]):
+class SliceTower(Toasts, Station, Navigation):
     """The console on one context."""
 
     TITLE = "slicetower"
@@ -220,6 +220,12 @@ class SliceTower(Toasts, Station, Navigation, App[int]):
             perform = cast("Callable[[], None]", lambda chosen=action.id: screen.action_perform(chosen))
             key = self.settings.keymap.shown(action)
             yield SystemCommand(f"{action.title}{f'  ({key})' if key else ''}", action.help, perform)
+
+    def run_line(self, screen: Screen[Any], line: CommandLine) -> None:
+        from tui.lines import run_line
+
+        assert isinstance(screen, ConsoleScreen)
+        run_line(self, screen, line)
 
     # Small actions
 

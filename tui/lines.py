@@ -11,11 +11,11 @@ from tui.command_line import CommandLine
 from tui.screens.base import ConsoleScreen
 
 if TYPE_CHECKING:
-    from tui.app import SliceTower
+    from tui.navigation import Navigation
     from tui.screens.fleet import FleetScreen
 
 
-def run_line(console: SliceTower, screen: ConsoleScreen, line: CommandLine) -> None:
+def run_line(console: Navigation, screen: ConsoleScreen, line: CommandLine) -> None:
     """Performs a line: on the screen it names, or as the screen's own action.
 
     Raises:
@@ -33,7 +33,7 @@ def run_line(console: SliceTower, screen: ConsoleScreen, line: CommandLine) -> N
         screen.perform(line.action)
 
 
-def _workers(console: SliceTower, line: CommandLine) -> None:
+def _workers(console: Navigation, line: CommandLine) -> None:
     from tui.screens.workers import WorkersScreen
 
     targets = [text for text in line.targets if "=" not in text and not text.startswith(("!", "/"))]
@@ -41,23 +41,23 @@ def _workers(console: SliceTower, line: CommandLine) -> None:
     console.go(WorkersScreen(targets, " ".join(filters)))
 
 
-def _fleet(console: SliceTower, line: CommandLine) -> None:
+def _fleet(console: Navigation, line: CommandLine) -> None:
     console.do_go_fleet()
     console.root().apply_filter(" ".join(line.targets))
 
 
-def _events(console: SliceTower, line: CommandLine) -> None:
+def _events(console: Navigation, line: CommandLine) -> None:
     from tui.screens.events import EventsScreen
 
     console.go(EventsScreen(" ".join(line.targets)))
 
 
-def _run(console: SliceTower, line: CommandLine) -> None:
+def _run(console: Navigation, line: CommandLine) -> None:
     targets = line.targets or tuple(item.name for item in _root(console).chosen())
     console.open_run_form(targets, line.rest)
 
 
-def _bench(console: SliceTower, line: CommandLine) -> None:
+def _bench(console: Navigation, line: CommandLine) -> None:
     from backend.targets import select
 
     root = _root(console)
@@ -71,7 +71,7 @@ def _bench(console: SliceTower, line: CommandLine) -> None:
     console.open_bench_form(root.current_request())
 
 
-def _plot(console: SliceTower, line: CommandLine) -> None:
+def _plot(console: Navigation, line: CommandLine) -> None:
     from pathlib import Path
 
     from tui.screens.run import RunScreen
@@ -88,14 +88,14 @@ def _plot(console: SliceTower, line: CommandLine) -> None:
         raise OperatorError("A pattern needs a run or a file to read.", "Open a run, or write :plot FILE -- PATTERN.")
 
 
-def _shell(console: SliceTower, line: CommandLine) -> None:
+def _shell(console: Navigation, line: CommandLine) -> None:
     worker = console.worker_at(line.targets[0])
     if worker is None:
         raise OperatorError(f"There is no worker '{line.targets[0]}' now.", "Write QR/SLICE/WORKER.")
     console.root().background(console.open_shell(worker), group="shell", title="shell")
 
 
-def _on_request(console: SliceTower, line: CommandLine) -> None:
+def _on_request(console: Navigation, line: CommandLine) -> None:
     """An action of the fleet on a request by its name: the cursor goes there first."""
     root = _root(console)
     root.show_request(line.targets[0])
@@ -103,7 +103,7 @@ def _on_request(console: SliceTower, line: CommandLine) -> None:
     root.perform(line.action)
 
 
-def _logs(console: SliceTower, line: CommandLine) -> None:
+def _logs(console: Navigation, line: CommandLine) -> None:
     from tui.screens.logs import LogsScreen, RunLogs
 
     wanted = line.targets[0]
@@ -121,7 +121,7 @@ def _logs(console: SliceTower, line: CommandLine) -> None:
     console.go(LogsScreen(RunLogs(run, names or None), merged=len(names) != 1))
 
 
-def _tool(console: SliceTower, line: CommandLine) -> None:
+def _tool(console: Navigation, line: CommandLine) -> None:
     """A tool for the targets that are named."""
     words = {
         "check": console.open_check,
@@ -132,7 +132,7 @@ def _tool(console: SliceTower, line: CommandLine) -> None:
     words[line.word](line.targets)
 
 
-def _forward(console: SliceTower, line: CommandLine) -> None:
+def _forward(console: Navigation, line: CommandLine) -> None:
     target, *ports = line.targets
     if len(ports) > 1:
         raise OperatorError("One port at a time.", "Write :forward train-a/0/0 6006.")
@@ -142,14 +142,14 @@ def _forward(console: SliceTower, line: CommandLine) -> None:
         console.root().background(console.ask_forward(target), group="forward", title="forward")
 
 
-def _theme(console: SliceTower, line: CommandLine) -> None:
+def _theme(console: Navigation, line: CommandLine) -> None:
     wanted = line.targets[0]
     if wanted not in console.available_themes:
         raise OperatorError(f"There is no theme '{wanted}'.", f"There are: {', '.join(console.themes.names)}.")
     console.theme = wanted
 
 
-def _context(console: SliceTower, line: CommandLine) -> None:
+def _context(console: Navigation, line: CommandLine) -> None:
     from backend.context import load_context
 
     if not line.targets:
@@ -159,11 +159,11 @@ def _context(console: SliceTower, line: CommandLine) -> None:
     console.root().background(console.change_context(context), group="context", title=f"open {context.name}")
 
 
-def _root(console: SliceTower) -> FleetScreen:
+def _root(console: Navigation) -> FleetScreen:
     return cast("FleetScreen", console.root())
 
 
-LINES: dict[str, Callable[[SliceTower, CommandLine], None]] = {
+LINES: dict[str, Callable[[Navigation, CommandLine], None]] = {
     "w": _workers,
     "workers": _workers,
     "qr": _fleet,

@@ -20,32 +20,23 @@ if TYPE_CHECKING:
     from backend.runs.manager import Run
     from backend.runs.model import RunRequest
     from backend.targets import WorkerRef
-    from tui.app import SliceTower
 
 
 class Navigation(Toolbox):
-    """Mixed into the application."""
-
-    root_depth = 1
-    """Screens on the stack when only the fleet is open."""
-
-    @property
-    def _console(self) -> SliceTower:
-        return cast("SliceTower", self)
+    """A part of the application."""
 
     # Over the fleet
 
     def go(self, screen: Screen[Any] | None = None) -> None:
         """Back to the fleet, and from there to a screen."""
-        console = self._console
-        while len(console.screen_stack) > self.root_depth:
-            console.pop_screen()
+        while len(self.screen_stack) > self.root_depth:
+            self.pop_screen()
         if screen is not None:
-            console.push_screen(screen)
+            self.push_screen(screen)
 
     def root(self) -> ConsoleScreen:
         """The fleet's screen."""
-        return cast("ConsoleScreen", self._console.screen_stack[self.root_depth - 1])
+        return cast("ConsoleScreen", self.screen_stack[self.root_depth - 1])
 
     def do_go_fleet(self) -> None:
         self.go()
@@ -61,7 +52,7 @@ class Navigation(Toolbox):
     def do_go_logs(self) -> None:
         from tui.screens.logs import LogsScreen, RunLogs
 
-        runs = self._console.live_runs()
+        runs = self.live_runs()
         if not runs:
             raise OperatorError("Nothing was run yet.", "x runs a command on workers.")
         newest = max(runs, key=lambda run: run.started_at)
@@ -95,9 +86,9 @@ class Navigation(Toolbox):
     def do_help(self) -> None:
         from tui.screens.help import HelpScreen
 
-        current = self._console.screen
+        current = self.screen
         if isinstance(current, ConsoleScreen) and current.SCOPE != "help":
-            self._console.push_screen(HelpScreen(current.SCOPE))
+            self.push_screen(HelpScreen(current.SCOPE))
 
     def show_request(self, name: str) -> None:
         """Goes to the fleet with the cursor on the request of that name.
@@ -122,22 +113,36 @@ class Navigation(Toolbox):
 
     # Over any screen
 
+    def crumbs(self) -> str:
+        """The way to the present screen."""
+        names = [screen.crumb for screen in self.screen_stack if isinstance(screen, ConsoleScreen)]
+        return f" {self.glyphs['arrow']} ".join(names)
+
+    async def ask_secret(self, question: str) -> str | None:
+        from tui.screens.confirm import Secret
+
+        return await self.push_screen_wait(Secret(question))
+
+    async def pick(self, question: str, picks: Sequence[tuple[str, str]]) -> str | None:
+        from tui.screens.confirm import Pick
+
+        return await self.push_screen_wait(Pick(question, picks))
+
     async def do_context(self) -> None:
         """Says which context this is, and offers the others of the configuration."""
         from backend.context import config_names, load_context
         from tui.screens.choose import Choose, Offer
 
-        console = self._console
-        here = f"This is {console.context.name} ({console.context.project})"
+        here = f"This is {self.context.name} ({self.context.project})"
         names = config_names()
         if not names:
-            console.say(f"{here}, from {console.context.source or 'no file'}. The configuration holds no other.")
+            self.say(f"{here}, from {self.context.source or 'no file'}. The configuration holds no other.")
             return
-        picked = await console.push_screen_wait(Choose(f"{here}. Open which?", [Offer(name) for name in names]))
-        if picked is not None and picked != console.context.name:
-            opened = load_context(picked, read_only=console.started_read_only)
+        picked = await self.push_screen_wait(Choose(f"{here}. Open which?", [Offer(name) for name in names]))
+        if picked is not None and picked != self.context.name:
+            opened = load_context(picked, read_only=self.started_read_only)
             # By a worker of the fleet: the screen of this one is closed on the way.
-            self.root().background(console.change_context(opened), group="context", title=f"open {picked}")
+            self.root().background(self.change_context(opened), group="context", title=f"open {picked}")
 
     def open_refused(self, name: str) -> bool:
         """The create form with what a recreate deleted and was refused to make again; False where there is no such."""
@@ -145,19 +150,18 @@ class Navigation(Toolbox):
         from tui.screens.create import CreateScreen
         from tui.screens.create_form import write
 
-        console = self._console
-        if console.fleet.find(name) or console.read_only:
+        if self.fleet.find(name) or self.read_only:
             return False
-        kept = IntentStore(console.require_tower().journal).not_made_again()
+        kept = IntentStore(self.require_tower().journal).not_made_again()
         found = next((each.request for each in kept if each.name == name and each.request is not None), None)
         if found is not None:
-            console.push_screen(CreateScreen(write(found)))
+            self.push_screen(CreateScreen(write(found)))
         return found is not None
 
     def open_run_form(self, targets: Sequence[str], command: str = "", like: RunRequest | None = None) -> None:
         from tui.screens.run_form import RunFormScreen
 
-        self._console.push_screen(RunFormScreen(targets, command, like))
+        self.push_screen(RunFormScreen(targets, command, like))
 
     async def again(self, run: Run, targets: Sequence[str]) -> None:
         """The same once more: a command by its form, with its policies; a setup after a question.
@@ -170,28 +174,28 @@ class Navigation(Toolbox):
         from tui.screens.confirm import Choice, Question
         from tui.screens.setup import SetupScreen
 
-        console, request = self._console, run.request
+        request = run.request
         if request.kind != "command":
             raise OperatorError(f"Run {run.id} is a {request.kind}.", "b on its queued resource asks for it again.")
         if not is_setup(request):
             self.open_run_form(targets, like=request)
             return
-        tower = console.require_tower()
-        planned = tower.runs.plan(request, select(console.fleet, targets, self.groups()))
+        tower = self.require_tower()
+        planned = tower.runs.plan(request, select(self.fleet, targets, self.groups()))
         choices = (Choice("yes", "Set them up", "primary"), Choice("no", "No"))
         asked = Question("The same setup again?", [request.title, " ".join(targets)], choices)
-        if await console.push_screen_wait(asked) == "yes":
-            console.push_screen(SetupScreen(await tower.runs.launch(planned)))
+        if await self.push_screen_wait(asked) == "yes":
+            self.push_screen(SetupScreen(await tower.runs.launch(planned)))
 
     def open_bench_form(self, item: QueuedResource) -> None:
         from tui.screens.bench_form import BenchFormScreen
 
-        self._console.push_screen(BenchFormScreen(item))
+        self.push_screen(BenchFormScreen(item))
 
     def show_equivalent(self, title: str, same: Equivalent) -> None:
         from tui.screens.same import SameDialog
 
-        self._console.push_screen(SameDialog(title, same))
+        self.push_screen(SameDialog(title, same))
 
     def describe_request(self, item: QueuedResource) -> None:
         """The raw view of a queued resource."""
@@ -199,9 +203,9 @@ class Navigation(Toolbox):
         from tui.screens.deeds import rest_of
         from tui.screens.describe import DescribeScreen
 
-        client = self._console.require_tower().client
-        same = equivalents.describe(item, rest_of(self._console.context))
-        self._console.push_screen(
+        client = self.require_tower().client
+        same = equivalents.describe(item, rest_of(self.context))
+        self.push_screen(
             DescribeScreen(
                 item.name,
                 lambda: client.describe(item.project, item.zone, item.name),
@@ -215,9 +219,9 @@ class Navigation(Toolbox):
         from tui.screens.deeds import rest_of
         from tui.screens.describe import DescribeScreen
 
-        client = self._console.require_tower().client
-        same = equivalents.describe_node(item, rest_of(self._console.context))
-        self._console.push_screen(
+        client = self.require_tower().client
+        same = equivalents.describe_node(item, rest_of(self.context))
+        self.push_screen(
             DescribeScreen(
                 item.node_id,
                 lambda: client.describe_node(item.project, item.zone, item.node_id),
@@ -229,7 +233,7 @@ class Navigation(Toolbox):
 
     def live_runs(self) -> list[Run]:
         """Runs that this console launched or found again."""
-        tower = self._console.tower
+        tower = self.tower
         return list(tower.runs.active.values()) if tower is not None else []
 
     def find_run(self, run_id: str) -> Run:
@@ -238,7 +242,7 @@ class Navigation(Toolbox):
         Raises:
             OperatorError: There is none of that id.
         """
-        return self._console.require_tower().runs.attach(run_id)
+        return self.require_tower().runs.attach(run_id)
 
     def open_run(self, run: Run) -> None:
         """A run as what it is: a benchmark with its plot, anything else with its outcomes."""
@@ -247,43 +251,42 @@ class Navigation(Toolbox):
         from tui.screens.run import RunScreen
         from tui.screens.setup import SetupScreen
 
-        benches = self._console.require_tower().benches
+        benches = self.require_tower().benches
         bench = benches.active.get(run.id)
         record = benches.store.find(run.id) if bench is None and run.request.kind == "bench" else None
         if bench is not None or record is not None:
-            self._console.push_screen(BenchScreen(bench, record))
+            self.push_screen(BenchScreen(bench, record))
         elif is_setup(run.request):
-            self._console.push_screen(SetupScreen(run))
+            self.push_screen(SetupScreen(run))
         else:
-            self._console.push_screen(RunScreen(run))
+            self.push_screen(RunScreen(run))
 
     def worker_at(self, address: str) -> WorkerRef | None:
         """The worker of an address, if it exists now."""
         from backend.targets import select
 
         try:
-            return next(iter(select(self._console.fleet, [address])), None)
+            return next(iter(select(self.fleet, [address])), None)
         except OperatorError:
             return None
 
     def own_command(self) -> list[str]:
         """How this program is started again on the same context."""
-        return [sys.executable, "-m", "tui.cli.main", *self._console.context_arguments]
+        return [sys.executable, "-m", "tui.cli.main", *self.context_arguments]
 
     # The terminal, lent
 
     def _require_terminal(self) -> None:
-        driver = self._console._driver
+        driver = self._driver
         if driver is None or not driver.can_suspend:
             raise OperatorError("This needs a terminal of its own, and this screen is none.")
 
     async def do_plain(self) -> None:
         """Prints the page plainly outside the screen, where the terminal's own copying works, until enter."""
-        console = self._console
         self._require_terminal()
-        screen = console.screen
+        screen = self.screen
         text = screen.page_text() if isinstance(screen, ConsoleScreen) else ""
-        with console.batch_update(), console.suspend():
+        with self.batch_update(), self.suspend():
             print(text, flush=True)
             print("-- enter comes back to slicetower --", flush=True)
             await asyncio.to_thread(sys.stdin.readline)
@@ -294,15 +297,14 @@ class Navigation(Toolbox):
         Raises:
             OperatorError: There is no worker, no ssh client, or this terminal cannot be lent.
         """
-        console = self._console
         if worker is None:
             raise OperatorError("There is no worker under the cursor.")
         self._require_terminal()
-        argv = [*console.own_command(), "shell", worker.address]
+        argv = [*self.own_command(), "shell", worker.address]
         if shutil.which(argv[0]) is None:
             raise OperatorError(f"{argv[0]} cannot be found.")
         # Without the batch, paints pile up behind the suspended writer and block the loop (research: tui 3.9).
-        with console.batch_update(), console.suspend():
+        with self.batch_update(), self.suspend():
             print(f"shell on {worker.address}; exit comes back to slicetower", flush=True)
             process = await asyncio.create_subprocess_exec(*argv)
             await process.wait()

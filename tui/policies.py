@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from backend.model import EventKind
 from backend.outcomes import OperatorError
@@ -12,9 +12,9 @@ from backend.sanitize import plain
 
 if TYPE_CHECKING:
     from backend.cloud.policies import Keep, KeptRace
+    from backend.cloud.recover import Recovery
     from backend.cloud.requests import CreateRequest
     from backend.tower import Tower
-    from tui.app import SliceTower
 
 CLOSE_S = 3.0
 """For what is carried out to write down that nobody does now."""
@@ -22,10 +22,19 @@ CLOSE_S = 3.0
 Key = tuple[str, str, str]
 
 
+class Teller(Protocol):
+    """Where is said what becomes of them, and who carries out wishes."""
+
+    def say(self, text: str) -> None: ...
+    def note(self, kind: EventKind, text: str, *, subject: str = "") -> None: ...
+    def tell(self, error: BaseException, *, doing: str = "") -> None: ...
+    def require_recovery(self) -> Recovery: ...
+
+
 class Policies:
     """Tasks by what they are about; the journal holds what must outlive them."""
 
-    def __init__(self, console: SliceTower, tower: Tower) -> None:
+    def __init__(self, console: Teller, tower: Tower) -> None:
         from backend.cloud.policies import PolicyStore
 
         self._console = console

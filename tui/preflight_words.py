@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobs.preflight import PreflightReport, PreflightRequest
+from jobs.roofline import Prediction
 
 
 def facts(request: PreflightRequest, report: PreflightReport) -> list[tuple[str, str]]:
@@ -51,3 +52,14 @@ def refusal(report: PreflightReport) -> str:
     needed = f"{used / 2**30:.2f} GiB" if used else "more"
     hint = f" The largest batch is {report.largest_batch}." if report.largest_batch else ""
     return f"it does not fit: {needed} of temporaries are needed, a device has {capacity / 2**30:.2f}.{hint}"
+
+
+def prediction_words(prediction: Prediction) -> list[str]:
+    """The estimate and what it rests on."""
+    memory = prediction.memory.total / 2**30
+    return [
+        f"predicted {prediction.tflops_per_device:.4g} TFLOP/s a device, {prediction.step_time_s:.3g} s a step,"
+        f" bound by {prediction.bound}",
+        f"{memory:.3g} GiB of HBM a device" + ("" if prediction.fits else ": does not fit"),
+        *(f"assumed: {text}" for text in prediction.assumptions),
+    ]

@@ -9,14 +9,14 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from textual.worker import Worker
 
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import BY_ID
-from tui.screens.base import ConsoleScreen
+from tui.console import Console
 from tui.widgets.status_header import HeaderFacts
 from tui.wording import count, poll_age_s, poll_error, totals, utc_now
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from backend.notifications import Notice, NotificationSettings
     from backend.ssh.greetings import Greetings
     from backend.tower import Tower
-    from tui.app import SliceTower
 
 READ_BYTES_PER_S = 60_000_000
 """What all workers together may send while the screen is up: what is beyond it waits in their channels."""
@@ -49,8 +48,8 @@ NEWCOMERS_EVERY_S = 3.0
 """Between looks into the journal for runs that other processes began."""
 
 
-class Station:
-    """Mixed into the application."""
+class Station(Console):
+    """A part of the application."""
 
     def init_station(self) -> None:
         """Nothing is open yet."""
@@ -68,42 +67,36 @@ class Station:
         self._keeps: tuple[Keep, ...] = ()
         self._greetings: Greetings | None = None
 
-    @property
-    def _console(self) -> SliceTower:
-        return cast("SliceTower", self)
-
     def open_tower(self) -> None:
         """Opens the tower in the background; also the cure when that failed before."""
         self.trouble = None
         self._leave = asyncio.Event()
-        self._keeper = self._console.run_worker(
+        self._keeper = self.run_worker(
             self._keep_tower(), group="tower", name="open the context", exclusive=True, exit_on_error=False
         )
 
     async def _keep_tower(self) -> None:
         module = await asyncio.to_thread(importlib.import_module, "backend.tower")
         tower_class: type[Tower] = module.Tower
-        async with tower_class.open(self._console.context) as tower:
+        async with tower_class.open(self.context) as tower:
             self.tower = tower
             tower.ask_passphrase = self._ask_passphrase
             tower.interactive = True
             self._begin_recovery(tower)
             self._begin_notices(tower)
-            self._console.run_worker(
-                self._take_up_runs(tower), group="reattach", name="find runs again", exit_on_error=False
-            )
+            self.run_worker(self._take_up_runs(tower), group="reattach", name="find runs again", exit_on_error=False)
             try:
                 await self._leave.wait()
             finally:
-                self._console.drop_forwards()
-                await self._console.drop_policies()
+                self.drop_forwards()
+                await self.drop_policies()
                 self.tower = self.recovery = self._greetings = None
                 for group in ("recovery", "reattach", "notices", "greetings"):
-                    self._console.workers.cancel_group(self._console, group)
+                    self.workers.cancel_group(self, group)
 
     def _begin_recovery(self, tower: Tower) -> None:
         """Carries out what was wished here or by a console that ended: deletes go on until the request is gone."""
-        if self._console.read_only:
+        if self.read_only:
             return
         from backend.cloud.intents import IntentStore
         from backend.cloud.recover import Recovery
@@ -112,18 +105,18 @@ class Station:
         self.recovery = Recovery(
             tower.client,
             IntentStore(tower.journal),
-            say=self._console.say,
+            say=self.say,
             limits=LimitStore(tower.journal),
             tell_refused=self._tell_refused,
         )
-        self._console.run_worker(self.recovery.run(), group="recovery", name="carry out wishes", exit_on_error=False)
+        self.run_worker(self.recovery.run(), group="recovery", name="carry out wishes", exit_on_error=False)
 
     def _tell_refused(self, request: CreateRequest, reason: str) -> None:
         """What a recreate deleted and may not make again is among the events, from which its create form opens."""
         from backend.model import EventKind
 
         text = f"deleted, and not made again: {reason} enter here opens the create form with what it was"
-        self._console.note(EventKind.ERROR, text, subject=request.name)
+        self.note(EventKind.ERROR, text, subject=request.name)
 
     def _begin_notices(self, tower: Tower) -> None:
         """Tells by toast, bell, OSC 9 and the operator's command what is worth telling."""
@@ -133,24 +126,21 @@ class Station:
         try:
             settings, sources = tower.notification_settings(), tower.alert_sources()
         except OperatorError as error:
-            self._console.tell(error, doing="read [notifications] and [alerts]")
+            self.tell(error, doing="read [notifications] and [alerts]")
             settings = NotificationSettings()
         self._notification = settings
         notifier = Notifier(tower.watch, settings, self._show_notice, clock=utc_now, sources=sources)
-        self._console.run_worker(notifier.run(), group="notices", name="tell notices", exit_on_error=False)
+        self.run_worker(notifier.run(), group="notices", name="tell notices", exit_on_error=False)
 
     def _show_notice(self, notice: Notice) -> None:
-        console = self._console
-        console.say(notice.text, severity="warning" if notice.urgent else "information")
+        self.say(notice.text, severity="warning" if notice.urgent else "information")
         if self._notification is not None and self._notification.bell:
-            console.bell()
+            self.bell()
         if self._notification is not None and self._notification.osc9:
-            console.tell_terminal(notice.text)
+            self.tell_terminal(notice.text)
 
     async def _ask_passphrase(self, path: Path) -> str | None:
-        from tui.screens.confirm import Secret
-
-        return await self._console.push_screen_wait(Secret(f"Passphrase of {path}"))
+        return await self.ask_secret(f"Passphrase of {path}")
 
     async def _take_up_runs(self, tower: Tower) -> None:
         """Finds again, once the fleet is known, every run that was not seen to end."""
@@ -167,7 +157,7 @@ class Station:
         tower.benches.reattach(found)
         if found:
             names = ", ".join(run.request.title or run.id for run in found)
-            self._console.say(f"Found again: {names}.", title=f"{len(found)} of your runs still live")
+            self.say(f"Found again: {names}.", title=f"{len(found)} of your runs still live")
         await self._take_up_newcomers(tower)
 
     async def _take_up_newcomers(self, tower: Tower) -> None:
@@ -179,12 +169,12 @@ class Station:
             try:
                 found = newcomers(tower.runs, tower.context.name, tower.watch.fleet)
             except OperatorError as error:
-                self._console.tell(error, doing="look for new runs")
+                self.tell(error, doing="look for new runs")
                 return
             tower.benches.reattach(found)
             lasting = [run.request.title or run.id for run in found if run.request.supervised]
             if lasting:
-                self._console.say(f"Begun elsewhere: {', '.join(lasting)}.")
+                self.say(f"Begun elsewhere: {', '.join(lasting)}.")
 
     async def close_tower(self) -> None:
         """Closes connections and the journal, within a bound."""
@@ -198,11 +188,10 @@ class Station:
 
     async def change_context(self, context: Context) -> None:
         """Closes this context and opens another; screens begin anew from the fleet."""
-        console = self._console
-        console.go()
+        self.go()
         await self.close_tower()
-        console.context = context
-        console.read_only = context.read_only
+        self.context = context
+        self.read_only = context.read_only
         self.open_tower()
 
     @property
@@ -266,14 +255,14 @@ class Station:
 
     def header_facts(self) -> HeaderFacts:
         """What the header says now."""
-        context, tower = self._console.context, self.tower
-        notes = [*(["paused"] if self._console.paused else []), *self._wishes()]
+        context, tower = self.context, self.tower
+        notes = [*(["paused"] if self.paused else []), *self._wishes()]
         facts = HeaderFacts(
             context=context.name,
             project=context.project,
             zones=context.zones,
             label=context.label,
-            read_only=self._console.read_only,
+            read_only=self.read_only,
             api_error=plain(self.trouble.what) if self.trouble is not None else "",
             notes=tuple(notes),
         )
@@ -305,7 +294,7 @@ class Station:
         from backend.cloud.policies import PolicyStore
 
         self._wishes_at = now
-        places = set(self._console.context.places)
+        places = set(self.context.places)
         try:
             intents = IntentStore(self.tower.journal).open_intents()
             keeps = PolicyStore(self.tower.journal).keeps()
@@ -341,7 +330,7 @@ class Station:
         for keep in self.keeps():
             if keep.key == key:
                 left = (keep.preemption_budget - keep.preemptions, keep.failure_budget - keep.failures)
-                screen = self._console.settings.keymap.shown(BY_ID["go.policies"])
+                screen = self.settings.keymap.shown(BY_ID["go.policies"])
                 idle = f"no process keeps it now: {screen} takes it up, as does slicetower qr keep {keep.name}"
                 runs = "a keeper runs" if keep.running else idle
                 lines.append(f"kept: {left[0]} preemptions and {left[1]} failures left; {runs}")
@@ -356,17 +345,10 @@ class Station:
         if self._greetings is None:
             self._greetings = Greetings(self.tower.context)
         if self._greetings.due(item):
-            self._console.run_worker(
-                self._greetings.ask(item), group="greetings", name="ask for ssh", exit_on_error=False
-            )
+            self.run_worker(self._greetings.ask(item), group="greetings", name="ask for ssh", exit_on_error=False)
         said = self._greetings.said(item)
         return [said] if said else []
 
     def ssh_lacks(self, item: QueuedResource) -> str:
         """Which slice lacks ssh, as far as it was asked for."""
         return self._greetings.lacking(item) if self._greetings is not None else ""
-
-    def crumbs(self) -> str:
-        """The way to the present screen."""
-        names = [screen.crumb for screen in self._console.screen_stack if isinstance(screen, ConsoleScreen)]
-        return f" {self._console.glyphs['arrow']} ".join(names)

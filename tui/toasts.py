@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from textual.notifications import Notify
 
 from backend.sanitize import plain
-
-if TYPE_CHECKING:
-    from tui.app import SliceTower
+from tui.console import Console
 
 SHOWN = 2
 """At once; more would cover a form or the detail at 80x24. Errors are among the events as well."""
@@ -19,32 +17,26 @@ READ_S = 1.0
 TIMEOUT_S = 8.0
 
 
-class Toasts:
-    """Mixed into the application."""
+class Toasts(Console):
+    """A part of the application."""
 
     _said_at = float("-inf")
-
-    @property
-    def _console(self) -> SliceTower:
-        return cast("SliceTower", self)
 
     def say(self, text: str, *, title: str = "", severity: str = "information") -> None:
         """A toast. The text passes the gate and is never markup; what it says already is not said twice."""
         self._said_at = time.monotonic()
-        self._console.notify(
-            plain(text), title=plain(title), severity=cast("Any", severity), markup=False, timeout=TIMEOUT_S
-        )
+        self.notify(plain(text), title=plain(title), severity=cast("Any", severity), markup=False, timeout=TIMEOUT_S)
 
     def on_notify(self, event: Notify) -> None:
         """Before it is shown: the same again, or more than there is room for, takes the place of the older."""
-        console, fresh = self._console, event.notification
-        kept = list(console._notifications)
+        fresh = event.notification
+        kept = list(self._notifications)
         same = [each for each in kept if (each.message, each.title) == (fresh.message, fresh.title)]
         rest = sorted((each for each in kept if each not in same), key=lambda each: each.raised_at)
         for each in same + rest[: max(len(rest) - SHOWN + 1, 0)]:
-            console._unnotify(each, refresh=False)
+            self._unnotify(each, refresh=False)
 
     def dismiss_read(self, pressed_at: float) -> None:
         """Takes the toasts away, if a key came after they could be read."""
-        if pressed_at - self._said_at >= READ_S and len(self._console._notifications):
-            self._console.clear_notifications()
+        if pressed_at - self._said_at >= READ_S and len(self._notifications):
+            self.clear_notifications()

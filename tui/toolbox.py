@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, refusal
+from tui.console import Console
 from tui.screens.base import ConsoleScreen
 
 if TYPE_CHECKING:
-    from tui.app import SliceTower
     from tui.forwards import Forwards
     from tui.policies import Policies
 
@@ -18,23 +18,18 @@ MENU = ("check", "free", "setup", "forward", "copy-files", "keep")
 """The actions of the menu, in this order."""
 
 
-class Toolbox:
-    """Mixed into the application."""
-
-    @property
-    def _app(self) -> SliceTower:
-        return cast("SliceTower", self)
+class Toolbox(Console):
+    """A part of the application."""
 
     @property
     def forwards(self) -> Forwards:
         """The forwards of the context that is open; a new context begins without any."""
         found = self.__dict__.get("_forwards")
         if found is None:
-            app = self._app
             from tui.forwards import Forwards
 
             found = Forwards(
-                lambda work: app.run_worker(work, group="forwards", name="forward a port", exit_on_error=False)
+                lambda work: self.run_worker(work, group="forwards", name="forward a port", exit_on_error=False)
             )
             self.__dict__["_forwards"] = found
         return cast("Forwards", found)
@@ -42,7 +37,7 @@ class Toolbox:
     def drop_forwards(self) -> None:
         """Closes all of them: their context is being left."""
         if self.__dict__.pop("_forwards", None) is not None:
-            self._app.workers.cancel_group(self._app, "forwards")
+            self.workers.cancel_group(self, "forwards")
 
     @property
     def policies(self) -> Policies:
@@ -55,7 +50,7 @@ class Toolbox:
         if found is None:
             from tui.policies import Policies
 
-            found = self.__dict__["_policies"] = Policies(self._app, self._app.require_tower())
+            found = self.__dict__["_policies"] = Policies(self, self.require_tower())
         return cast("Policies", found)
 
     def policies_living(self) -> list[str]:
@@ -71,7 +66,7 @@ class Toolbox:
 
     def groups(self) -> Mapping[str, tuple[str, ...]]:
         """Saved target groups; none while the context is not open."""
-        tower = self._app.tower
+        tower = self.tower
         return tower.groups if tower is not None else {}
 
     def completions(self) -> tuple[str, ...]:
@@ -81,7 +76,7 @@ class Toolbox:
         except OperatorError:
             # Told where a group is used.
             groups = ()
-        return (*self._app.target_names(), *groups)
+        return (*self.target_names(), *groups)
 
     def context_names(self) -> tuple[str, ...]:
         """Contexts of the configuration; none while it has mistakes, which are told when one is opened."""
@@ -98,7 +93,7 @@ class Toolbox:
         Raises:
             OperatorError: Nothing is chosen.
         """
-        screen = self._app.screen
+        screen = self.screen
         found = screen.targets_here() if isinstance(screen, ConsoleScreen) else []
         if not found:
             raise OperatorError("Nothing is under the cursor.", "Name whom: :check train-a.")
@@ -110,16 +105,16 @@ class Toolbox:
         """Asks which."""
         from tui.screens.confirm import Pick
 
-        app, screen = self._app, self._app.screen
+        screen = self.screen
         assert isinstance(screen, ConsoleScreen)
         self.targets()
         actions = [BY_ID[name] for name in MENU if screen.SCOPE in BY_ID[name].scopes]
-        allowed = [action for action in actions if not refusal(action, read_only=app.read_only)]
-        keymap = app.settings.keymap
+        allowed = [action for action in actions if not refusal(action, read_only=self.read_only)]
+        keymap = self.settings.keymap
         picks = [(action.id, action.title) for action in allowed]
         # The letters are the keys that work without this menu.
         keys = [keymap.shown(action) for action in allowed]
-        chosen = await app.push_screen_wait(Pick(f"Tools for {' '.join(self.targets())}", picks, keys))
+        chosen = await self.push_screen_wait(Pick(f"Tools for {' '.join(self.targets())}", picks, keys))
         if chosen:
             screen.perform(BY_ID[chosen])
 
@@ -143,41 +138,44 @@ class Toolbox:
         from tui.screens.fleet import FleetScreen
         from tui.screens.policy_forms import KeepFormScreen
 
-        screen = self._app.screen
+        screen = self.screen
         assert isinstance(screen, FleetScreen)
         item = screen.current_request()
         if self.policies.keeps_here(item.key):
             raise OperatorError(
                 f"{item.name} is kept by this console already.", "9 shows what is left of its budgets."
             )
-        self._app.push_screen(KeepFormScreen(item))
+        self.push_screen(KeepFormScreen(item))
 
     def do_go_policies(self) -> None:
+        self.show_policies()
+
+    def show_policies(self) -> None:
         from tui.screens.policies import PoliciesScreen
 
-        self._app.go(PoliciesScreen())
+        self.go(PoliciesScreen())
 
     # Opening
 
     def open_check(self, targets: Sequence[str]) -> None:
         from tui.screens.check import CheckScreen
 
-        self._app.push_screen(CheckScreen(targets))
+        self.push_screen(CheckScreen(targets))
 
     def open_free(self, targets: Sequence[str]) -> None:
         from tui.screens.free import FreeScreen
 
-        self._app.push_screen(FreeScreen(targets))
+        self.push_screen(FreeScreen(targets))
 
     def open_setup(self, targets: Sequence[str]) -> None:
         from tui.screens.setup import SetupFormScreen
 
-        self._app.push_screen(SetupFormScreen(targets))
+        self.push_screen(SetupFormScreen(targets))
 
     def open_copy(self, targets: Sequence[str]) -> None:
         from tui.screens.copies import CopyFormScreen
 
-        self._app.push_screen(CopyFormScreen(targets))
+        self.push_screen(CopyFormScreen(targets))
 
     async def ask_forward(self, target: str) -> None:
         """Asks for the port, and opens it."""
@@ -188,7 +186,7 @@ class Toolbox:
             "6006 for TensorBoard, 9012 for the profiler; 6006:7000 for another one here, 6006:0 for any free one.",
         )
         ask = Ask(f"Forward which port of {self._one_worker(target)}?", lines, hint="6006", check=Ports.parse)
-        text = await self._app.push_screen_wait(ask)
+        text = await self.push_screen_wait(ask)
         if text:
             self.open_forward(target, text)
 
@@ -200,7 +198,7 @@ class Toolbox:
         """
         from backend.targets import select
 
-        found = select(self._app.fleet, [target], self.groups())
+        found = select(self.fleet, [target], self.groups())
         if not found:
             raise OperatorError(f"{target} has no workers now.", "They come when a request becomes ACTIVE.")
         return found[0].address
@@ -214,14 +212,13 @@ class Toolbox:
         from backend.tools.forward import Ports
         from tui.screens.forwards import ForwardsScreen
 
-        app = self._app
         wanted = Ports.parse(ports)
-        worker = app.worker_at(self._one_worker(target))
+        worker = self.worker_at(self._one_worker(target))
         assert worker is not None
-        item = self.forwards.open(app.require_tower().pool, worker, wanted)
-        if not isinstance(app.screen, ForwardsScreen):
-            app.push_screen(ForwardsScreen())
-        screen = app.screen
+        item = self.forwards.open(self.require_tower().pool, worker, wanted)
+        if not isinstance(self.screen, ForwardsScreen):
+            self.push_screen(ForwardsScreen())
+        screen = self.screen
         if isinstance(screen, ForwardsScreen) and screen.is_mounted:
             screen.tick()
             screen.table.move_to(item.id)
@@ -229,4 +226,4 @@ class Toolbox:
     def do_go_forwards(self) -> None:
         from tui.screens.forwards import ForwardsScreen
 
-        self._app.go(ForwardsScreen())
+        self.go(ForwardsScreen())

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from backend.diagnosis.sightings import LOOK_BYTES, LOOK_LOGS, Lookout, Sighting, suspicion
 from backend.logs.store import LogStore
 from backend.logs.worker_log import WorkerLog
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.fanout import Fanout, Phase, WorkerResult, first_failure, summarize
 from backend.runs.model import RunPlan, RunRequest, RunState, StopReport
+from backend.runs.sightings import LOOK_BYTES, LOOK_LOGS, Lookout, Sighting, suspicion
 from backend.sanitize import plain
 from backend.ssh.scripts import MARK
 from backend.targets import WorkerRef

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from backend import sqlite
-from backend.diagnosis.sightings import Sighting, from_record
 from backend.model import Event
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.fanout import Phase, WorkerResult
 from backend.runs.model import RunRecord, RunRequest, RunState
+from backend.runs.sightings import Sighting, from_record
 from backend.sanitize import plain
 from backend.ssh.scripts import storable
 from backend.targets import WorkerRef

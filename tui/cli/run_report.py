@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.diagnosis.attribution import Verdict, of_run
 from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, group
 from backend.outcomes import Outcome
+from backend.runs.attribution import Verdict, of_run
 from backend.runs.fanout import WorkerResult
 from backend.runs.live import Run
 from backend.runs.model import StopReport

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.context import Context
-from backend.diagnosis.attribution import of_record
 from backend.model import Fleet
 from backend.outcomes import ExitCode, OperatorError, Outcome
 from backend.runs import bundles
+from backend.runs.attribution import of_record
 from backend.runs.audit import RunAudit
 from backend.runs.fanout import first_failure
 from backend.runs.model import RunRecord, RunRequest, RunState

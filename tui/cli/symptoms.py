@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from backend.diagnosis.sightings import Sighting
 from backend.runs.live import Run
+from backend.runs.sightings import Sighting
 from backend.targets import fold
 from tui.cli.session import say
 

@@ -26,7 +26,7 @@ from tui.widgets.rows import Cell
 from tui.widgets.status_header import StatusHeader
 
 if TYPE_CHECKING:
-    from tui.app import SliceTower
+    from tui.console import Console
 
 TICK_S = 0.5
 """How often a screen looks at the version counters; nothing is drawn when they stand still."""
@@ -41,9 +41,9 @@ class Performs:
     SCOPE: ClassVar[str] = ""
 
     @property
-    def console(self) -> SliceTower:
+    def console(self) -> Console:
         """The application, by its own type."""
-        return cast("SliceTower", cast("Widget", self).app)
+        return cast("Console", cast("Widget", self).app)
 
     def handler(self, action: Action) -> Callable[[], Awaitable[None] | None] | None:
         """The method `do_ID` that performs an action, of this screen or of the application."""
@@ -244,14 +244,12 @@ class ConsoleScreen(Performs, Screen[None]):
 
     @on(Prompt.Entered)
     def _prompt_entered(self, event: Prompt.Entered) -> None:
-        from tui.lines import run_line
-
         self.focus_main()
         try:
             if event.mode == FILTER:
                 self.apply_filter(event.text)
             elif (line := parse(event.text)) is not None:
-                run_line(self.console, self, line)
+                self.console.run_line(self, line)
         except OperatorError as error:
             self.console.tell(error)
 
@@ -305,10 +303,8 @@ class TableScreen(ConsoleScreen):
 
     async def do_sort(self) -> None:
         """Asks for a column and sorts by it."""
-        from tui.screens.confirm import Pick
-
         picks = [(column.id, column.title) for column in self.table.columns]
-        column = await self.console.push_screen_wait(Pick("Sort by", picks))
+        column = await self.console.pick("Sort by", picks)
         if column:
             self.table.sort_by(column)
 

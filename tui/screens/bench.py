@@ -10,9 +10,9 @@ from textual.containers import Container, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from backend.diagnosis.attribution import of_run
 from backend.model import EventKind
 from backend.outcomes import OperatorError
+from backend.runs.attribution import of_run
 from backend.sanitize import plain_text
 from tui.actions import BENCH, Action, bindings
 from tui.screens.base import ConsoleScreen

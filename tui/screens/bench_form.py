@@ -22,7 +22,6 @@ from tui.wording import count
 if TYPE_CHECKING:
     from backend.bench.model import BenchPlan, BenchRequest, Survey
     from jobs.accelerators import Accelerator
-    from jobs.roofline import Prediction
 
 NUMBERS: tuple[tuple[str, str], ...] = (
     ("dcn_data_parallelism", "DCN data"),
@@ -67,17 +66,6 @@ def request_of(texts: Mapping[str, str]) -> BenchRequest:
     return BenchRequest(**numbers, python=texts.get("python", "").strip() or "python3")
 
 
-def prediction_words(prediction: Prediction) -> list[str]:
-    """The estimate and what it rests on."""
-    memory = prediction.memory.total / 2**30
-    return [
-        f"predicted {prediction.tflops_per_device:.4g} TFLOP/s a device, {prediction.step_time_s:.3g} s a step,"
-        f" bound by {prediction.bound}",
-        f"{memory:.3g} GiB of HBM a device" + ("" if prediction.fits else ": does not fit"),
-        *(f"assumed: {text}" for text in prediction.assumptions),
-    ]
-
-
 def plan_lines(plan: BenchPlan) -> list[str]:
     """The plan in words: size, mesh, refusals, warnings, advice, prediction, and the command that repeats it."""
     lines = [f"{count(plan.devices, 'device')} on {count(len(plan.workers), 'worker')}: {plan.mesh.words()}"]
@@ -85,6 +73,8 @@ def plan_lines(plan: BenchPlan) -> list[str]:
     lines += [f"! {text}" for text in plan.warnings]
     lines += list(plan.advice)
     if plan.prediction is not None:
+        from tui.preflight_words import prediction_words
+
         lines += ["", *prediction_words(plan.prediction)]
     elif plan.platform == "cpu":
         lines.append("The workers are CPUs: no prediction and no utilisation are told for them.")

@@ -399,5 +399,5 @@ class CreateScreen(SavingForm):
         self.drop_draft()
         self.console.say(f"{request.name} was asked for.")
         tower.watch.poke()
-        self.console.do_go_fleet()
+        self.console.go()
         self.console.await_request(request.key)

@@ -15,7 +15,7 @@ from tui.screens.choose import Offer
 from tui.screens.create_form import generations, topologies, type_words
 
 if TYPE_CHECKING:
-    from tui.app import SliceTower
+    from tui.console import Console
 
 
 class PasteDialog(Dialog[str]):
@@ -38,7 +38,7 @@ class PasteDialog(Dialog[str]):
 
 
 async def value_offers(
-    console: SliceTower, name: str, zone: str, *, kind: str = "", known: Sequence[str] = ()
+    console: Console, name: str, zone: str, *, kind: str = "", known: Sequence[str] = ()
 ) -> Sequence[Offer]:
     """What a field may hold; empty where anything may.
 

@@ -19,7 +19,7 @@ NODE_TIMEOUT_S = 600.0
 
 if TYPE_CHECKING:
     from backend.cloud.equivalents import Rest
-    from tui.app import SliceTower
+    from tui.console import Console
 
 
 def rest_of(context: Context) -> Rest:
@@ -29,7 +29,7 @@ def rest_of(context: Context) -> Rest:
     return Rest(context.rest_endpoint, authorised=context.credentials != "none")
 
 
-def consequences(console: SliceTower, items: Sequence[QueuedResource]) -> list[str]:
+def consequences(console: Console, items: Sequence[QueuedResource]) -> list[str]:
     """What will be gone with these requests, one line each, and what still runs on them."""
     now = utc_now()
     lines = []
@@ -47,7 +47,7 @@ def consequences(console: SliceTower, items: Sequence[QueuedResource]) -> list[s
     return lines
 
 
-async def delete(console: SliceTower, items: Sequence[QueuedResource]) -> None:
+async def delete(console: Console, items: Sequence[QueuedResource]) -> None:
     """Deletes requests with their slices, after the name (or for several: the number) was typed."""
     if not items:
         raise OperatorError("There is no queued resource to delete here.")
@@ -65,7 +65,7 @@ async def delete(console: SliceTower, items: Sequence[QueuedResource]) -> None:
         await _send_deletes(console, items)
 
 
-async def maintenance(console: SliceTower, item: QueuedResource) -> None:
+async def maintenance(console: Console, item: QueuedResource) -> None:
     """Starts the maintenance of those slices for which one is announced, after the request's name was typed."""
     from backend.cloud import equivalents
     from backend.cloud.maintenance import why_not
@@ -97,7 +97,7 @@ async def maintenance(console: SliceTower, item: QueuedResource) -> None:
     tower.watch.poke()
 
 
-async def cleanup(console: SliceTower) -> None:
+async def cleanup(console: Console) -> None:
     """Deletes every dead request and what others left behind, after the list was shown."""
     from backend.cloud.policies import PolicyStore
     from backend.cloud.remains import delete_orphan, remains
@@ -135,7 +135,7 @@ async def cleanup(console: SliceTower) -> None:
     tower.watch.poke()
 
 
-async def _send_deletes(console: SliceTower, items: Sequence[QueuedResource]) -> None:
+async def _send_deletes(console: Console, items: Sequence[QueuedResource]) -> None:
     """Keeps the wish for each, and tells which the cloud refused for good."""
     recovery = console.require_recovery()
     failed: list[OperatorError] = []
@@ -155,7 +155,7 @@ async def _send_deletes(console: SliceTower, items: Sequence[QueuedResource]) ->
         raise failed[0]
 
 
-async def recreate(console: SliceTower, item: QueuedResource) -> None:
+async def recreate(console: Console, item: QueuedResource) -> None:
     """Shows what the same request would be, and after its name was typed keeps the wish: delete, wait, ask again."""
     recovery = console.require_recovery()
     plan = await recovery.plan(item.key)
@@ -173,7 +173,7 @@ async def recreate(console: SliceTower, item: QueuedResource) -> None:
     console.require_tower().watch.poke()
 
 
-async def reset(console: SliceTower, item: QueuedResource) -> None:
+async def reset(console: Console, item: QueuedResource) -> None:
     """Resets one request, after its name was typed."""
     lines = [*consequences(console, [item]), "All workers restart: memory is erased, disks stay."]
     from backend.cloud import equivalents

@@ -18,19 +18,19 @@ from tui.wording import count
 
 if TYPE_CHECKING:
     from backend.runs.model import RunRequest
-    from tui.app import SliceTower
+    from tui.console import Console
 
 HISTORY_RUNS = 200
 """Runs of the journal whose commands are offered."""
 
 
-def target_offers(console: SliceTower) -> list[Offer]:
+def target_offers(console: Console) -> list[Offer]:
     """Groups, then everything that can be named."""
     groups = [Offer(f"@{name}", note=" ".join(targets)) for name, targets in console.groups().items()]
     return [*groups, *(Offer(name) for name in console.target_names())]
 
 
-def command_requests(console: SliceTower) -> dict[str, RunRequest]:
+def command_requests(console: Console) -> dict[str, RunRequest]:
     """Commands that were run, the newest first, each once with its policies."""
     found: dict[str, RunRequest] = {}
     for record in console.require_tower().runs.history(limit=HISTORY_RUNS):

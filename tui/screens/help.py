@@ -19,7 +19,7 @@ from tui.look import PLAIN, Look, look_of
 from tui.screens.base import ConsoleScreen
 
 if TYPE_CHECKING:
-    from tui.app import SliceTower
+    from tui.console import Console
 
 KEY_WIDTH = 12
 
@@ -93,7 +93,7 @@ class HelpPage(Static):
         self._draw(event.size.width)
 
     def _draw(self, width: int) -> None:
-        console = cast("SliceTower", self.app)
+        console = cast("Console", self.app)
         self.update(
             render(self._about, console.settings.keymap, look_of(self), read_only=console.read_only, width=width)
         )

@@ -16,9 +16,9 @@ from backend.sanitize import plain_text
 from jobs.meshes import Mesh, advice, legal_meshes, size_problems
 from jobs.roofline import predict
 from tui.actions import BY_ID, MESHES, bindings
+from tui.preflight_words import prediction_words
 from tui.screens.base import TableScreen
 from tui.screens.bench_figures import AXES, CPU, MESH
-from tui.screens.bench_form import prediction_words
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Column, Row, number_cell
 

@@ -148,7 +148,7 @@ class KeepFormScreen(_PlanForm):
         )
         if await self.console.push_screen_wait(question) == "yes":
             self.console.policies.keep(keep)
-            self.console.do_go_policies()
+            self.console.show_policies()
 
 
 class RaceFormScreen(_PlanForm):
@@ -212,4 +212,4 @@ class RaceFormScreen(_PlanForm):
             return
         self.console.drafts.pop("create", None)
         await self.console.policies.race(entries, self._timeout_s)
-        self.console.do_go_policies()
+        self.console.show_policies()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from textual import events
 from textual.suggester import Suggester
@@ -10,14 +11,23 @@ from textual.suggester import Suggester
 from tui.command_line import complete
 from tui.screens.entry import Entry
 
-if TYPE_CHECKING:
-    from tui.screens.prompt import Prompt
+
+class Around(Protocol):
+    """What the input needs of the prompt around it."""
+
+    @property
+    def takes_commands(self) -> bool: ...
+    @property
+    def targets(self) -> Sequence[str]: ...
+    @property
+    def themes(self) -> Sequence[str]: ...
+    def take_key(self, key: str) -> bool: ...
 
 
 class CommandSuggester(Suggester):
     """Completes the command line from names that the application knows now."""
 
-    def __init__(self, prompt: Prompt) -> None:
+    def __init__(self, prompt: Around) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._prompt = prompt
 
@@ -36,7 +46,7 @@ class PromptInput(Entry):
     #prompt-input { width: 1fr; background: $surface; border: none; padding: 0 1; }
     """
 
-    def __init__(self, prompt: Prompt) -> None:
+    def __init__(self, prompt: Around) -> None:
         super().__init__(id="prompt-input", compact=True, suggester=CommandSuggester(prompt), select_on_focus=False)
         self._prompt = prompt
 

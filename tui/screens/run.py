@@ -13,16 +13,15 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
-from backend.diagnosis.attribution import Verdict, of_run
-from backend.model import EventKind
 from backend.outcomes import OperatorError
+from backend.runs.attribution import Verdict, of_run
 from backend.runs.fanout import FAILURES
 from backend.runs.model import RunState
 from backend.targets import WorkerRef
 from tui.actions import BY_ID, RUN, Action, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
-from tui.screens.confirm import Choice, Question
+from tui.screens.run_questions import ask_note, ask_stop
 from tui.screens.run_rows import (
     COLUMNS,
     detail,
@@ -32,16 +31,14 @@ from tui.screens.run_rows import (
     progress_words,
     rows,
     seen_lines,
-    stop_words,
 )
 from tui.widgets.heat_strip import HeatStrip
 from tui.widgets.live_table import LiveTable
 from tui.widgets.outcome_groups import OutcomeGroups
-from tui.wording import count, utc_now
+from tui.wording import utc_now
 
 if TYPE_CHECKING:
     from backend.runs.manager import Run
-    from tui.app import SliceTower
 
 GROUP_EVERY_S = 1.0
 """Outputs are read and grouped at most this often, in a thread."""
@@ -232,8 +229,6 @@ class RunScreen(TableScreen):
         return [result.worker for result in self.run_.results if result.worker.address in keys]
 
     async def do_note(self) -> None:
-        from tui.screens.runs import ask_note
-
         await ask_note(self.console, self.run_.id)
 
     def do_plot(self) -> None:
@@ -276,20 +271,3 @@ class RunScreen(TableScreen):
         if not failed:
             raise OperatorError("No worker of this run has failed.")
         await self.console.again(self.run_, fold_targets(failed))
-
-
-async def ask_stop(console: SliceTower, run: Run) -> None:
-    """Asks, then stops the remote groups and verifies that nothing is left."""
-    living = sum(not result.ended for result in run.results)
-    leave = [Choice("detach", "Detach")] if run.request.supervised and run.state is RunState.RUNNING else []
-    choices = (Choice("stop", "Stop it there", "error"), *leave, Choice("no", "Let it run"))
-    lines = [f"It still runs on {count(living, 'worker')}."]
-    answer = await console.push_screen_wait(Question(f"Stop run {run.id}?", lines, choices, chosen=len(choices) - 1))
-    if answer == "detach":
-        run.detach()
-        console.say(f"Run {run.id} goes on by itself.")
-    elif answer == "stop":
-        report = await run.stop()
-        words = stop_words(report)
-        console.note(EventKind.ACTION, f"run {run.id}: {words}", subject=run.id)
-        console.say(words, severity="information" if report.clean else "error")

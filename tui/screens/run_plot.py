@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from backend.bench.live import Bench
     from backend.bench.model import BenchRecord
     from backend.runs.manager import Run
-    from tui.app import SliceTower
+    from tui.console import Console
 
 SIMULATED = "simulated"
 """The label of contexts whose workers are processes on CPUs."""
 
 
-def peak_of(console: SliceTower, name: str) -> float | None:
+def peak_of(console: Console, name: str) -> float | None:
     """The peak of a request's chips, TFLOP/s a device; None where it is not known or they are none."""
     from backend.bench.plan import accelerator_of
 

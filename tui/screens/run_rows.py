@@ -8,10 +8,10 @@ from datetime import datetime
 from pathlib import Path
 
 from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, group
-from backend.diagnosis.sightings import Sighting
 from backend.outcomes import Outcome
 from backend.runs.fanout import FAILURES, WorkerResult
 from backend.runs.model import StopReport
+from backend.runs.sightings import Sighting
 from backend.targets import WorkerRef, fold
 from tui.durations import format_duration
 from tui.widgets.heat_strip import HeatSlice

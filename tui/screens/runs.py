@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -15,10 +15,10 @@ from textual.widget import Widget
 
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.model import RunRecord, RunState
-from backend.sanitize import plain
 from tui.actions import BY_ID, RUNS, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
+from tui.screens.run_questions import ask_note, ask_stop, note_words
 from tui.screens.run_rows import fold_targets
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
@@ -26,7 +26,6 @@ from tui.wording import count, utc_now
 
 if TYPE_CHECKING:
     from backend.runs.manager import Run
-    from tui.app import SliceTower
 
 EVERY_RUN = 2**31
 """As a limit: no limit."""
@@ -68,45 +67,6 @@ def row(item: Run | RunRecord, now: datetime, note: str = "") -> Row:
             Cell(item.id, token="muted"),
         ),
     )
-
-
-def note_words(note: str, tags: Sequence[str]) -> str:
-    """Words and tags on one line, as they are typed."""
-    return " ".join([*([note] if note else []), *(f"#{tag}" for tag in tags)])
-
-
-def read_note(text: str) -> tuple[str, tuple[str, ...]]:
-    """(words, tags) of a line; a tag is a word that begins with #."""
-    words = text.split()
-    tags = tuple(dict.fromkeys(word[1:] for word in words if word.startswith("#") and len(word) > 1))
-    return " ".join(word for word in words if not word.startswith("#")), tags
-
-
-async def ask_note(console: SliceTower, run_id: str) -> None:
-    """Asks for the words on a run, and keeps them."""
-    from backend.runs.audit import checked_tag
-    from tui.screens.confirm import Ask
-
-    runs = console.require_tower().runs
-    record, before = runs.store.get(run_id), runs.audit.tags(run_id)
-
-    def check(text: str) -> None:
-        for tag in read_note(text)[1]:
-            checked_tag(tag)
-
-    asked = Ask(
-        f"Your words on run {run_id}",
-        ("#words are tags; nothing removes them.",),
-        value=note_words(record.note, before),
-        hint="after the fix #baseline",
-        check=check,
-    )
-    text = await console.push_screen_wait(asked)
-    if text is not None:
-        note, tags = read_note(text)
-        runs.store.set_note(run_id, plain(note))
-        runs.audit.tag(run_id, tags, [tag for tag in before if tag not in tags])
-        console.say(f"Noted on {run_id}." if text else f"The note on {run_id} is removed.")
 
 
 def write_lines(file: Path, rows: Iterable[Mapping[str, object]]) -> None:
@@ -193,6 +153,4 @@ class RunsScreen(TableScreen):
         run = self.chosen_run()
         if run.state is RunState.ENDED:
             raise OperatorError(f"Run {run.id} has ended already.")
-        from tui.screens.run import ask_stop
-
         await ask_stop(self.console, run)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from backend.diagnosis.attribution import Verdict, attribute, tail
 from backend.outcomes import Outcome
+from backend.runs.attribution import Verdict, attribute, tail
 from backend.runs.fanout import WorkerResult
 from backend.runs.model import RunRequest
 from backend.targets import WorkerRef

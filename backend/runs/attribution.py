@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.diagnosis.sightings import process_numbers
 from backend.diagnosis.signatures import Finding, blamed_tasks, cause, scan
 from backend.logs.store import LogStore
 from backend.outcomes import Outcome
 from backend.runs.fanout import FAILURES, WorkerResult, first_failure
 from backend.runs.live import Run
 from backend.runs.model import RunRecord, RunRequest
+from backend.runs.sightings import process_numbers
 from backend.sanitize import plain
 from backend.targets import fold
 

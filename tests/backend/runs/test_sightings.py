@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from backend.diagnosis.sightings import LOOK_BYTES_EACH, SIGHTINGS_EACH, Lookout, suspicion
 from backend.diagnosis.signatures import catalogue
 from backend.logs.worker_log import WorkerLog
 from backend.outcomes import Outcome
 from backend.runs.fanout import WorkerResult
 from backend.runs.model import RunRequest
+from backend.runs.sightings import LOOK_BYTES_EACH, SIGHTINGS_EACH, Lookout, suspicion
 from backend.targets import WorkerRef
 
 PEER_LOST = (Path(__file__).parents[2] / "fixtures" / "logs" / "jax_peer_lost_rank0.err").read_bytes()
