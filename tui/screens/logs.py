@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backend.runs.manager import Run
 
 TILES = (1, 2, 4, 8)
+NO_LOGS = "No log of this run is on this machine: it printed nothing, or they were removed."
 PLAIN_LINES = 2000
 """The end of a log that the plain page shows."""
 POLL_LOCAL_S, POLL_REMOTE_S = 0.125, 0.2
@@ -59,7 +60,12 @@ class RunLogs:
     def __init__(self, run: Run, only: Sequence[str] | None = None) -> None:
         self.run = run
         self._places = {worker.address: place for place, worker in enumerate(run.workers)}
-        self.names = [name for name in self._places if only is None or name in only]
+        self.names = [name for name in self._places if (only is None or name in only) and self._is_kept(name)]
+
+    def _is_kept(self, name: str) -> bool:
+        """Whether there is a log to open: those of a run that has ended may have been removed since."""
+        place = self._places[name]
+        return name in self.run.logs or not self.run.results[place].ended or self.run.log_path(place).exists()
 
     def has_output(self, name: str) -> bool:
         return self.run.results[self._places[name]].output_bytes > 0 or name in self.run.logs
@@ -221,7 +227,7 @@ class LogsScreen(ConsoleScreen):
 
     def _arrange(self) -> None:
         if not self._names:
-            self.query_one("#logs-head", Static).update("This run has no logs.")
+            self.query_one("#logs-head", Static).update(NO_LOGS)
             return
         if self._merged:
             loud = self._loud()

@@ -26,12 +26,12 @@ from backend.context import Context, SSHSettings, paths
 from backend.journal import Journal
 from backend.logs.store import LogStore
 from backend.model import Operation, QueuedResource, Slice
+from backend.outcomes import OperatorError
 from backend.runs.fanout import FailurePolicy, Fanout
 from backend.runs.live import Run
 from backend.runs.manager import RunManager
 from backend.runs.store import RunStore
 from backend.ssh.connections import ConnectionPool
-from backend.ssh.handshake import Unreachable
 from backend.targets import WorkerRef
 from backend.tower import Tower
 from tests.tui.driving import Console
@@ -136,7 +136,7 @@ class NoPool:
     connected = 0
 
     async def connection(self, worker: WorkerRef) -> None:
-        raise Unreachable(f"{worker.address} is not reached from here.")
+        raise OperatorError(f"{worker.address} is not reached from here.")
 
     async def close(self) -> None: ...
 
@@ -264,11 +264,15 @@ async def fixed_console(
     client: FixedClient | None = None,
     read_only: bool = False,
     loaded: bool = True,
+    no_color: bool = False,
 ) -> AsyncIterator[FixedConsole]:
     """A console on the fixed fleet."""
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
-    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    else:
+        monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(FixedTower, "answers", client or FixedClient())
     monkeypatch.setattr(tower_module, "Tower", FixedTower)
     context = replace(CONTEXT, read_only=read_only)
