@@ -44,7 +44,7 @@ class CloudClient(LoginCalls):
         return await self._models.tell((project, zone), found)
 
     async def list_nodes(self, project: str, zone: str, *, attempts: int | None = None) -> list[Slice]:
-        """Every node of a zone, as slices that don't know their place yet (see `convert.join`)."""
+        """Every node of a zone, as slices that don't know their place yet (see `convert.with_slices`)."""
         cache = self._nodes.get((project, zone))
         if cache is None:
             cache = self._nodes[project, zone] = ItemCache(_node_converter(project, zone))

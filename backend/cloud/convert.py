@@ -283,13 +283,19 @@ def _parse(body: Mapping[str, Any], raw: Any) -> None:
     json_format.ParseDict(dict(body), raw, ignore_unknown_fields=True)
 
 
-def join(
+def in_order(queued: Sequence[QueuedResource]) -> list[QueuedResource]:
+    """Requests in natural order of name, each name once."""
+    by_name = {item.name: item for item in queued}
+    return [by_name[name] for name in sorted(by_name, key=natural)]
+
+
+def owners(
     queued: Sequence[QueuedResource], nodes: Iterable[Slice]
-) -> tuple[tuple[QueuedResource, ...], tuple[Slice, ...]]:
-    """Gives each request of one (project, zone) its slices, by the node's owner or by the names it asked for.
+) -> tuple[dict[str, list[Slice]], tuple[Slice, ...]]:
+    """Whose each node of one (project, zone) is: by the owner that it names, or by the names that requests asked for.
 
     Returns:
-        The requests in natural order of name, and the nodes that no request owns.
+        The nodes of each request by its name, and those that no request owns, in natural order.
     """
     by_name = {item.name: item for item in queued}
     by_node_id = {node_id: item.name for item in queued for node_id in item.node_ids}
@@ -302,12 +308,13 @@ def join(
             owned.setdefault(owner, []).append(item)
         else:
             standalone.append(item)
-    joined: list[QueuedResource] = []
-    for name in sorted(by_name, key=natural):
-        request = by_name[name]
-        slices = _placed(request, owned.get(name, []))
-        joined.append(replace(request, slices=slices) if slices else request)
-    return tuple(joined), tuple(sorted(standalone, key=lambda item: natural(item.node_id)))
+    return owned, tuple(sorted(standalone, key=lambda item: natural(item.node_id)))
+
+
+def with_slices(request: QueuedResource, nodes: list[Slice]) -> QueuedResource:
+    """A request with its nodes as its slices."""
+    slices = _placed(request, nodes)
+    return replace(request, slices=slices) if slices else request
 
 
 def _placed(item: QueuedResource, nodes: list[Slice]) -> tuple[Slice, ...]:

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 from backend import outages
 from backend.cloud.changes import Look, changes, changes_while_away
-from backend.cloud.convert import join, natural
+from backend.cloud.convert import in_order, natural, owners, with_slices
 from backend.cloud.pace import JITTER, LIVELY_S, Zone
 from backend.context import Context
 from backend.journal import Journal
@@ -38,6 +38,8 @@ from backend.sanitize import plain
 T = TypeVar("T")
 Key = tuple[str, str, str]
 
+JOINED_AT_ONCE = 100
+"""Requests that are given their slices at a stretch: keys are painted between."""
 LEAST_GAP_S = 0.5
 """Between two polls of a zone, whatever is poked."""
 POLL_TIMEOUT_S = 60.0
@@ -264,10 +266,16 @@ class FleetWatch:
 
     async def _joined(self, zone: Zone, queued: list[QueuedResource], nodes: list[Slice]) -> Look:
         """The join, with the objects of the last look where nothing changed."""
-        joined, standalone = join(queued, nodes)
-        await asyncio.sleep(0)
+        owned, standalone = owners(queued, nodes)
         old = {item.name: item for item in zone.look.queued_resources}
-        kept = tuple(known if (known := old.get(item.name)) == item else item for item in joined)
+        joined: list[QueuedResource] = []
+        for place, request in enumerate(in_order(queued)):
+            if place % JOINED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            item = with_slices(request, owned.get(request.name, []))
+            known = old.get(item.name)
+            joined.append(known if known is not None and known == item else item)
+        kept = tuple(joined)
         if len(kept) == len(old) and all(
             one is two for one, two in zip(kept, zone.look.queued_resources, strict=True)
         ):

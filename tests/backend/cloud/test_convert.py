@@ -134,9 +134,10 @@ def test_several_interfaces_are_one_worker_each() -> None:
 
 
 def joined(requests: list[Any], nodes: list[Any]) -> Any:
-    return convert.join(
-        [convert.queued_resource(raw, "p", "z") for raw in requests], [convert.node(raw, "p", "z") for raw in nodes]
-    )
+    queued = [convert.queued_resource(raw, "p", "z") for raw in requests]
+    owned, standalone = convert.owners(queued, [convert.node(raw, "p", "z") for raw in nodes])
+    found = [convert.with_slices(item, owned.get(item.name, [])) for item in convert.in_order(queued)]
+    return tuple(found), standalone
 
 
 def test_nodes_are_joined_by_owner_in_numeric_order() -> None:

@@ -14,7 +14,7 @@ from backend.cloud import channel, pace, watch
 from backend.cloud.client import CloudClient
 from backend.cloud.watch import FleetWatch
 from backend.journal import Journal
-from backend.model import Event, EventKind, Fleet
+from backend.model import Event, EventKind, Fleet, QueuedResource, Slice
 from backend.outcomes import ExitCode, OperatorError
 from tests.fake_cloud import CREATED, FakeCloud, fake_cloud, parent, raw_node, raw_request
 
@@ -82,6 +82,37 @@ async def test_requests_and_nodes_come_joined_over_zones_in_two_calls_each(cloud
     assert [each.node_id for each in fleet.standalone] == ["alone"]
     assert (cloud.calls["ListQueuedResources"], cloud.calls["ListNodes"]) == (2, 2)
     await client.close()
+
+
+async def test_a_poll_of_many_requests_lets_others_have_their_turn(
+    cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 3 * watch.JOINED_AT_ONCE
+    cloud.queued[parent()] = [raw_request(f"a-{number}") for number in range(count)]
+    cloud.nodes[parent()] = [raw_node(f"a-{number}-0", f"a-{number}") for number in range(count)]
+    since_turn, longest = 0, 0
+    with_slices = watch.with_slices
+
+    def counted(request: QueuedResource, nodes: list[Slice]) -> QueuedResource:
+        nonlocal since_turn, longest
+        since_turn += 1
+        longest = max(longest, since_turn)
+        return with_slices(request, nodes)
+
+    async def others() -> None:
+        nonlocal since_turn
+        while True:
+            since_turn = 0
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(watch, "with_slices", counted)
+    client = CloudClient(cloud.context())
+    other = asyncio.create_task(others())
+    fleet = await FleetWatch(client, client.context, None).refresh()
+    other.cancel()
+    await client.close()
+    assert [len(item.slices) for item in fleet.queued_resources] == [1] * count
+    assert 0 < longest <= watch.JOINED_AT_ONCE
 
 
 async def test_changes_become_events_with_reasons(cloud: FakeCloud) -> None:
