@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from backend import outages
-from backend.cloud import channel, pace, watch
+from backend.cloud import channel, convert, pace, watch
 from backend.cloud.client import CloudClient
 from backend.cloud.watch import FleetWatch
 from backend.journal import Journal
@@ -91,7 +91,7 @@ async def test_a_poll_of_many_requests_lets_others_have_their_turn(
     cloud.queued[parent()] = [raw_request(f"a-{number}") for number in range(count)]
     cloud.nodes[parent()] = [raw_node(f"a-{number}-0", f"a-{number}") for number in range(count)]
     since_turn, longest = 0, 0
-    with_slices = watch.with_slices
+    with_slices = convert.with_slices
 
     def counted(request: QueuedResource, nodes: list[Slice]) -> QueuedResource:
         nonlocal since_turn, longest
