@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backend.bench.live import Bench, ToldReading
     from backend.bench.model import BenchRecord
 
-NEWEST = 5000
+NEWEST = 2000
 """Readings that are listed; the figures are made of all."""
 COLUMNS = (
     Column("step", "STEP", width=7, align="right"),
