@@ -37,6 +37,9 @@ class Ended:
         self.workers = tuple(WorkerRef("p", "z", "a", 0, place, "n", "u") for place in range(COUNT))
         self.results = [WorkerResult(worker, Outcome.OK, output_bytes=9) for worker in self.workers]
 
+    def log_path(self, place: int) -> Path:
+        return self.store.path(self.id, self.workers[place].file_stem)
+
     def log(self, place: int) -> WorkerLog:
         worker = self.workers[place]
         return self.logs.setdefault(worker.address, self.store.open(self.id, worker.file_stem))
