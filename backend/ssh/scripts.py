@@ -114,10 +114,13 @@ def _watch(mark: str) -> str:
 
 def _killer(mark: str, session: int, grace_s: float) -> str:
     """TERM, then KILL, to a session (0: none) and to every process that carries `mark`; defines `_st_l`, which lists them."""
-    return (
-        f"_st_l(){{ for _st_f in /proc/[0-9]*/stat;do {{ IFS= read -r _st_t <$_st_f;}} 2>/dev/null||continue;"
+    of_session = (
+        "for _st_f in /proc/[0-9]*/stat;do { IFS= read -r _st_t <$_st_f;} 2>/dev/null||continue;"
         "_st_p=${_st_f#/proc/};_st_p=${_st_p%/stat};set -- ${_st_t##*) };"
-        f'if [ "$1" != Z ]&&[ "$4" = {session} ]&&[ {session} != 0 ];then echo $_st_p;fi;done;'
+        f'if [ "$1" != Z ]&&[ "$4" = {session} ];then echo $_st_p;fi;done;'
+    )
+    return (
+        f"_st_l(){{ {of_session if session else ''}"
         f"for _st_f in $(grep -ls {MARK}={mark} /proc/[0-9]*/environ);do "
         "_st_p=${_st_f#/proc/};echo ${_st_p%/environ};done;};"
         '_st_k(){ _st_i=0;while :;do _st_v=$(_st_l);if [ -z "$_st_v" ]||[ $_st_i -ge $2 ];then break;fi;'
