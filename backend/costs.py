@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from backend.journal import StateSpan
-from backend.model import QueuedResource, QueuedResourceState
+from backend.journal import SeenRequest, StateSpan
+from backend.model import QueuedResource, QueuedResourceState, Slice
 from jobs import accelerators
 
 Key = tuple[str, str, str]
@@ -102,6 +102,49 @@ def costs(
     """
     found = {item.key: cost(item, timeline(item.key), now, price) for item in items}
     return {key: each for key, each in found.items() if each is not None}
+
+
+def cost_seen(
+    seen: SeenRequest,
+    since: datetime,
+    now: datetime,
+    price: Callable[[str], float | None] = lambda _generation: None,
+) -> Cost | None:
+    """What a request, that may be gone, has cost after a moment; None where its chips were never written down.
+
+    Args:
+        seen: As `Journal.requests_seen` has it.
+        since: What was before is left out.
+        now: Until when a present state counts.
+        price: USD per chip-hour by generation ("v5e").
+    """
+    if not seen.chips:
+        return None
+    seconds = 0.0
+    active = [span for span in seen.spans if span.state == QueuedResourceState.ACTIVE]
+    for span in active:
+        begun = max(span.entered_at, since)
+        seconds += max(((span.left_at or now) - begun).total_seconds(), 0.0)
+    unseen = [seen.spans[0], *active]
+    found = accelerators.find(seen.accelerator_type)
+    rate = price(found.generation.name) if found is not None else None
+    hours = seconds / 3600
+    return Cost(
+        chip_hours=hours * seen.chips,
+        is_lower_bound=any(span.entered_is_lower_bound and span.entered_at > since for span in unseen),
+        usd=None if rate is None else hours * seen.chips * rate,
+    )
+
+
+def at_most(item: Slice, since: datetime, now: datetime) -> float | None:
+    """Chip-hours of a TPU VM that stands alone, at most: it may have been stopped since it was made, and nobody wrote that down.
+
+    None where its chips or its creation are not known.
+    """
+    found = accelerators.find(item.accelerator_type)
+    if found is None or item.created_at is None:
+        return None
+    return found.chips * max((now - max(item.created_at, since)).total_seconds(), 0.0) / 3600
 
 
 def total(parts: Iterable[Cost]) -> Total:

@@ -75,6 +75,7 @@ _STEPS = (
         PRIMARY KEY (project, zone)
     );
     """,
+    "ALTER TABLE spans ADD COLUMN chips INTEGER NOT NULL DEFAULT 0",
 )
 
 
@@ -91,6 +92,26 @@ class StateSpan:
 
     def seconds(self, now: datetime) -> float:
         return max(((self.left_at or now) - self.entered_at).total_seconds(), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRequest:
+    """One request that was ever seen, by its creation, with its states in order."""
+
+    project: str
+    zone: str
+    name: str
+    created_at: datetime | None
+    accelerator_type: str
+    tier: str
+    chips: int
+    """0: seen by a release that did not write it down."""
+    spans: tuple[StateSpan, ...]
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was there when its zone was last seen."""
+        return self.spans[-1].left_at is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +331,33 @@ class Journal:
             StateSpan(state, utc(entered), bool(bound), None if left is None else utc(left))
             for created, state, entered, bound, left in rows
             if created == newest
+        ]
+
+    def requests_seen(self, since: datetime) -> list[SeenRequest]:
+        """Every request that was there after a moment, also those that are gone, in the order of their first sight."""
+        rows = self._read(
+            "SELECT project, zone, name, created_at, accelerator_type, tier, chips, state, entered_at, "
+            "entered_is_lower_bound, left_at FROM spans WHERE left_at IS NULL OR left_at >= ? ORDER BY entered_at, id",
+            [since.timestamp()],
+        )
+        found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+        for row in rows:
+            found.setdefault(row[:4], []).append(row)
+        return [
+            SeenRequest(
+                project,
+                zone,
+                name,
+                None if created is None else utc(created),
+                stays[-1][4],
+                stays[-1][5],
+                max(stay[6] for stay in stays),
+                tuple(
+                    StateSpan(stay[7], utc(stay[8]), bool(stay[9]), None if stay[10] is None else utc(stay[10]))
+                    for stay in stays
+                ),
+            )
+            for (project, zone, name, created), stays in found.items()
         ]
 
     def queue_waits(self, *, limit: int = 1000) -> list[QueueWait]:

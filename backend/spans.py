@@ -64,7 +64,7 @@ def move(
         if span is not None:
             left.append((entered if same_request else at, span[0]))
         entered_rows.append(
-            (*item.key, created, item.state, item.accelerator_type, item.tier.value, entered, int(bound))
+            (*item.key, created, item.state, item.accelerator_type, item.tier.value, entered, int(bound), item.chips)
         )
         since[item.key] = StateSince(utc(entered), bound)
     if not newer_exists:
@@ -73,7 +73,7 @@ def move(
     connection.executemany("UPDATE spans SET left_at = ? WHERE id = ?", left)
     connection.executemany(
         "INSERT INTO spans (project, zone, name, created_at, state, accelerator_type, tier, entered_at, "
-        "entered_is_lower_bound) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "entered_is_lower_bound, chips) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         entered_rows,
     )
     connection.execute(

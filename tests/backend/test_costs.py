@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.costs import Cost, cost, total
-from backend.journal import StateSpan
+from backend.costs import Cost, at_most, cost, cost_seen, total
+from backend.journal import Journal, StateSpan
 from backend.model import QueuedResource, Slice, Worker
 from tests.simulator import SimulatorFactory
 
@@ -107,3 +108,39 @@ def test_list_and_fleet_show_what_was_spent_with_and_without_prices(simulators: 
     assert "chip-hours so far, >= " in table.stderr
     once = run_cli("--context-file", str(priced), "fleet", "--once", home=simulator.directory)
     assert "USD by your prices" in once.stdout
+
+
+def test_what_is_gone_is_counted_from_the_moment_on_that_is_asked_about(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "j.db")
+    place, begun = ("p", "z"), NOW - timedelta(hours=10)
+
+    def observe(state: str | None, hours: float) -> None:
+        at = begun + timedelta(hours=hours)
+        item = replace(ITEM, state=state or "", created_at=begun)
+        for step in range(3):  # polls that are close together, so that the change counts as seen
+            journal.observe(place, [item] if state else [], [], at + timedelta(seconds=step - 60))
+
+    journal.observe(place, [], [], begun - timedelta(seconds=30))
+    journal.observe(place, [replace(ITEM, state="CREATING", created_at=begun)], [], begun + timedelta(seconds=1))
+    journal.observe(place, [replace(ITEM, state="ACTIVE", created_at=begun)], [], begun + timedelta(seconds=61))
+    observe("ACTIVE", 4.0)
+    observe(None, 4.01)
+    (seen,) = journal.requests_seen(begun - timedelta(days=1))
+    assert (seen.name, seen.chips, seen.exists) == ("a", 32, False)
+    whole = cost_seen(seen, begun - timedelta(days=1), NOW, {"v5e": 1.5}.get)
+    assert whole is not None
+    assert whole.chip_hours == pytest.approx(32 * 4.0, rel=0.02)
+    assert whole.usd == pytest.approx(1.5 * 32 * 4.0, rel=0.02)
+    assert not whole.is_lower_bound
+    half = cost_seen(seen, begun + timedelta(hours=2), NOW)
+    assert half is not None
+    assert half.chip_hours == pytest.approx(32 * 2.0, rel=0.02)
+    assert journal.requests_seen(NOW) == []
+    journal.close()
+
+
+def test_a_tpu_vm_that_stands_alone_has_used_at_most_its_age() -> None:
+    alone = Slice("p", "z", "vm", 0, "READY", accelerator_type="v5litepod-8", created_at=NOW - timedelta(hours=3))
+    assert at_most(alone, NOW - timedelta(days=1), NOW) == pytest.approx(24.0)
+    assert at_most(alone, NOW - timedelta(hours=1), NOW) == pytest.approx(8.0)
+    assert at_most(replace(alone, created_at=None), NOW, NOW) is None

@@ -10,7 +10,7 @@ from backend.cloud.equivalents import describe as describe_equivalent
 from backend.model import Fleet
 from backend.outcomes import ExitCode, OperatorError
 from backend.tower import Tower
-from tui.cli import qr_actions, qr_create, qr_job, qr_maintenance, qr_policies, qr_wait, qr_waits
+from tui.cli import qr_actions, qr_costs, qr_create, qr_job, qr_maintenance, qr_policies, qr_wait, qr_waits
 from tui.cli.output import add_format, print_json, timestamp
 from tui.cli.places import add_place, context_of, find, rest_of
 from tui.cli.qr_views import equivalent_json, outline, print_rows, row_json, slices_json, tell_failing
@@ -93,6 +93,7 @@ VERBS: dict[str, Verb] = {
     "create": ("ask for slices", _add_create, qr_create.main),
     "wait": ("until it is ready, in a state, or gone", qr_wait.add_arguments, qr_wait.main),
     "waits": ("how long requests waited for capacity", qr_waits.add_arguments, qr_waits.main),
+    "costs": ("chip-hours of all that was seen, gone or not", qr_costs.add_arguments, qr_costs.main),
     "delete": ("delete requests and wait until they are gone", qr_actions.add_delete, qr_actions.delete),
     "reset": ("restart all workers", qr_actions.add_reset, qr_actions.reset),
     "recreate": ("delete, wait until gone, ask for the same", qr_actions.add_recreate, qr_actions.recreate),
