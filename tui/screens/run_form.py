@@ -187,14 +187,14 @@ class RunFormScreen(SavingForm):
                     "environment",
                     "environment",
                     value=kept.get("environment", ""),
-                    hint="KEY=VALUE; KEY alone is taken from yours, and never stored",
+                    hint="KEY=VALUE, or KEY to take yours",
                 )
                 yield FormLine("sync", "ship folder", value=kept.get("sync", ""), hint="none; such as ~/code")
                 yield FormLine(
                     "setup",
                     "setup first",
                     value=kept.get("setup", ""),
-                    hint="once per content and boot: pip install -e .",
+                    hint="once a boot: pip install -e .",
                 )
                 yield FormLine("force", "even as a gang", value=kept.get("force", ""), choices=("no", ON))
             with VerticalScroll(id="plan-pane", can_focus=False):
