@@ -212,9 +212,8 @@ class LogsScreen(ConsoleScreen):
     def _loud(self) -> int:
         return sum(self._logs.has_output(name) for name in self._names)
 
-    async def _merge(self, loud: int) -> None:
+    async def _merge(self) -> None:
         """Reads what is to be merged, and says how far it is: hundreds of long logs take a while."""
-        self._reading, self._merged_from = True, loud
         try:
             head = self.query_one("#logs-head", Static)
             merged = await self._logs.merge(lambda read, of: head.update(f"reading {read:,} of {of:,} logs …"))
@@ -235,7 +234,8 @@ class LogsScreen(ConsoleScreen):
                 if self._merged_log is None and self._logs.unopened > READ_AT_ONCE:
                     self.query_one("#logs-head", Static).update(f"reading {loud:,} logs …")
                 if not self._reading:
-                    self.background(self._merge(loud), group="merge logs", title="merge logs")
+                    self._reading, self._merged_from = True, loud
+                    self.background(self._merge(), group="merge logs", title="merge logs")
             if self._merged_log is None:
                 return
             shown: list[tuple[str, WorkerLog | MergedLog]] = [(f"all {len(self._names)} workers", self._merged_log)]
