@@ -103,7 +103,7 @@ async def test_throughput_is_drawn_while_it_runs_and_kept_in_the_list(
         assert "% of" not in text
         await driven.press("5")
         await driven.until(lambda: isinstance(driven.app.screen, BenchesScreen))
-        await driven.shows("done", "2 × v5litepod-16", "ICI fsdp 16, DCN data 2")
+        await driven.shows("done", "2 x v5litepod-16", "1x16x1/2x1x1", "ICI fsdp 16, DCN data 2")
         assert "%" not in driven.text, "no utilisation is told for a CPU"
         await driven.press("enter")
         await driven.shows("step time")
