@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -220,7 +221,7 @@ def _stop_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("tui.") and hasattr(module, "utc_now"):
             monkeypatch.setattr(module, "utc_now", lambda: facts.NOW)
     monkeypatch.setattr(backend.cloud.watch, "now_utc", lambda: facts.NOW)
-    monkeypatch.setattr(tui.screens.logs, "time", SimpleNamespace(time=facts.NOW.timestamp))
+    monkeypatch.setattr(tui.screens.logs, "time", SimpleNamespace(time=facts.NOW.timestamp, monotonic=time.monotonic))
 
 
 WAIT_S = 20.0
