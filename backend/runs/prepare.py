@@ -116,7 +116,14 @@ async def _set_up(run: Run, index: int, pool: ConnectionPool, secrets: dict[str,
     environment = run.environment(index, secrets)
     script = scripts.setup(run.request.setup, digest, setup_key(run.request), nonce, environment)
     run.phase(index, Phase.SETUP, "setup")
-    remote = Remote(worker, script, nonce, output=lambda data, stream: run.output(index, data, stream), budget=budget)
+    remote = Remote(
+        worker,
+        script,
+        nonce,
+        output=lambda data, stream: run.output(index, data, stream),
+        budget=budget,
+        keep_stdin=True,
+    )
     began = now()
     try:
         await remote.start(pool, lambda text: run.phase(index, Phase.SETUP, text))
@@ -125,7 +132,7 @@ async def _set_up(run: Run, index: int, pool: ConnectionPool, secrets: dict[str,
         remote.abandon()
         raise
     if ended.lost:
-        raise Lost(worker, "the connection was lost during setup.", raw=ended.raw)
+        raise Lost(worker, "the connection was lost during setup, which its worker ends when it notices.", raw=ended.raw)
     if ended.code != 0:
         result = run.results[index]
         result.exit_code, result.signal, result.started_at = ended.code, ended.signal, began

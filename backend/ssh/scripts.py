@@ -171,6 +171,8 @@ def ship(digest: str, size: int, nonce: str) -> bytes:
 def setup(command: str, digest: str, key: str, nonce: str, environment: Mapping[str, str]) -> bytes:
     """Runs a setup command unless it succeeded for this bundle, text and boot: tells `ready`, or `go` and then runs it.
 
+    It ends with its connection, as a command does: our end of stdin stays open for as long as somebody is there.
+
     Args:
         command: Shell text.
         digest: The bundle's, or empty to run in the home directory.
@@ -180,12 +182,13 @@ def setup(command: str, digest: str, key: str, nonce: str, environment: Mapping[
     """
     folder = f"{BUNDLES}/{digest}" if digest else "$HOME"
     name = f"{digest or 'home'}.setup-{key}"
+    watch = _watch(environment[MARK]) if MARK in environment else ""
     script = (
         "umask 077;read -r _st_b </proc/sys/kernel/random/boot_id;"
         f'mkdir -p "{BUNDLES}";_st_r="{BUNDLES}/{name}-$_st_b";'
         f'if [ -e "$_st_r" ];then {control(nonce, "ready")};exit 0;fi;cd "{folder}"||exit 126;'
         "{ read -r _st_a _st_b _st_c _st_d _st_g _st_s _st_z </proc/self/stat;} 2>/dev/null||_st_g=$$;"
-        f"{exports(environment)}{control(nonce, 'go', '$$', '$_st_g', '${_st_s:-0}')};"
+        f"{watch}{exports(environment)}{control(nonce, 'go', '$$', '$_st_g', '${_st_s:-0}')};"
         f'"${{SHELL:-/bin/sh}}" -c {quote(command)}&&: >"$_st_r"'
     )
     return line(script, words=(command, *environment.values()))

@@ -364,6 +364,28 @@ async def test_a_failed_setup_starts_the_command_nowhere(tmp_path: Path) -> None
         assert not any((sim.host.home(address) / "ran").exists() for address in sim.addresses)
 
 
+async def test_setup_ends_with_its_connection_and_is_not_taken_for_done(tmp_path: Path) -> None:
+    """On a real sshd. What a setup that succeeded left behind stays."""
+    async with sshd(tmp_path) as server, sshd_desk(tmp_path, server, [worker(0)]) as desk:
+        left = await desk.run("true", setup="setsid sleep 631 >/dev/null 2>&1 & echo $!")
+        daemon = int(output(left))
+        setup = "test ! -e ~/second || { echo again; exit 0; }; touch ~/second; setsid sleep 632 & echo $!; echo $$; wait"
+        run = await desk.launch("sh", "-c", "touch ~/ran", setup=setup)
+        await run.until(lambda each: len(output(each).split()) >= 2)
+        pids = [int(line) for line in output(run).split()]
+        (await desk.pool.connection(desk.workers[0])).abort()
+        await run.wait()
+        assert run.summary == {Outcome.UNKNOWN: 1}
+        await until(lambda: not any(alive(pid) for pid in pids))
+        assert not (server.home / "ran").exists()
+        again = await desk.run("sh", "-c", "touch ~/ran", setup=setup)
+        assert again.summary == {Outcome.OK: 1}
+        assert b"again" in output(again), "what was cut off is not taken for done"
+        assert (server.home / "ran").exists()
+        assert alive(daemon)
+        os.kill(daemon, signal.SIGKILL)
+
+
 async def test_a_damaged_bundle_is_never_unpacked(tmp_path: Path) -> None:
     good = bundles.from_files({"a.py": b"1\n"}, source="test")
     other = bundles.from_files({"a.py": b"2\n"}, source="test")
