@@ -132,7 +132,9 @@ async def _set_up(run: Run, index: int, pool: ConnectionPool, secrets: dict[str,
         remote.abandon()
         raise
     if ended.lost:
-        raise Lost(worker, "the connection was lost during setup, which its worker ends when it notices.", raw=ended.raw)
+        raise Lost(
+            worker, "the connection was lost during setup, which its worker ends when it notices.", raw=ended.raw
+        )
     if ended.code != 0:
         result = run.results[index]
         result.exit_code, result.signal, result.started_at = ended.code, ended.signal, began

@@ -33,7 +33,7 @@ from backend.ssh.handshake import (
 from backend.ssh.handshake_errors import Reason, Retry, Unreachable
 from backend.ssh.hostkeys import HostKeys, HostKeySource, KeyJournal, Trust, fingerprint, node_of
 from backend.ssh.keys import AskPassphrase, Identity
-from backend.ssh.routes import Route, connect_limit, route_to
+from backend.ssh.routes import Route, Turns, route_to
 from backend.targets import WorkerRef
 
 RETRY_BASE_S = 0.25
@@ -178,7 +178,7 @@ class ConnectionPool:
         self._enrolment = enrolment
         self._users: dict[str, str] = {}
         """Users of nodes with OS Login, by node."""
-        self._handshakes = asyncio.Semaphore(connect_limit(context))
+        self._turns = Turns(context.ssh.connect_limit)
         self._places: dict[tuple[str, int, str, str], _Place] = {}
         self._dialler = Dialler(context, ask_passphrase, handshake_timeout_s, made_key)
         self._closing = False
@@ -271,7 +271,7 @@ class ConnectionPool:
             attempt += 1
             client = Client(trust)
             try:
-                async with self._handshakes:
+                async with self._turns.turn(route):
                     place.tell("")
                     connection = await self._dialler.connect(worker, route, client, trust)
             except asyncssh.HostKeyNotVerifiable as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from backend.ssh.proxies import expanded
 from backend.targets import WorkerRef
 
 SHARED_DOOR_LIMIT = 64
-"""Handshakes in flight through one jump host or IAP (design: two limits, not one)."""
+"""Handshakes in flight through one jump host, IAP or a proxy command (design: two limits, not one)."""
+SHARED_SSHD_LIMIT = 8
+"""Handshakes in flight to one sshd: by default it drops at random from the tenth on (MaxStartups 10:30:100)."""
 
 OPENSSH_CONFIG_TIMEOUT_S = 10.0
 
@@ -77,11 +80,36 @@ def parse_hop(text: str) -> Hop:
     return Hop(host, int(port or 22), user)
 
 
-def connect_limit(context: Context) -> int:
-    """Handshakes in flight: fewer where they all pass one door."""
-    if context.ssh.route in ("jump", "iap"):
-        return min(context.ssh.connect_limit, SHARED_DOOR_LIMIT)
-    return context.ssh.connect_limit
+class Turns:
+    """Who may shake hands now: so many at once, fewer where they pass one door, fewest at one sshd."""
+
+    def __init__(self, limit: int) -> None:
+        self._all = asyncio.Semaphore(limit)
+        self._shared: dict[tuple[str, ...], tuple[asyncio.Semaphore, int]] = {}
+        """Of doors that somebody stands at, with how many do."""
+
+    @asynccontextmanager
+    async def turn(self, route: Route) -> AsyncIterator[None]:
+        """Waits for its turn; the narrowest comes first, so that who waits there keeps nobody else waiting."""
+        async with self._at(SHARED_SSHD_LIMIT, route.host, str(route.port)), self._through(route), self._all:
+            yield
+
+    def _through(self, route: Route) -> AbstractAsyncContextManager[None]:
+        if route.hop is not None:
+            return self._at(SHARED_DOOR_LIMIT, "hop", route.hop.chain, "")
+        return self._at(SHARED_DOOR_LIMIT, "proxy") if route.proxy_command else nullcontext()
+
+    @asynccontextmanager
+    async def _at(self, limit: int, *door: str) -> AsyncIterator[None]:
+        semaphore, present = self._shared.get(door, (asyncio.Semaphore(limit), 0))
+        self._shared[door] = semaphore, present + 1
+        try:
+            async with semaphore:
+                yield
+        finally:
+            semaphore, present = self._shared.pop(door)
+            if present > 1:
+                self._shared[door] = semaphore, present - 1
 
 
 async def route_to(

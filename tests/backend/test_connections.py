@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from backend.outcomes import ExitCode, OperatorError
 from backend.ssh import scripts
 from backend.ssh.connections import ConnectionPool, Reason, Unreachable, require_files
 from backend.ssh.remote import Remote, new_nonce
+from backend.ssh.routes import Hop, Route, Turns
 from backend.targets import WorkerRef
 from tests.backend.openssh import FixedKeys, Sshd, free_port, make_key, sshd, worker
 
@@ -165,29 +167,79 @@ async def test_connections_are_kept_and_shared(tmp_path: Path) -> None:
         await pool.close()
 
 
-async def test_no_more_handshakes_are_in_flight_than_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = most = 0
-    real: Callable[..., Awaitable[Any]] = asyncssh.connect
+@pytest.fixture
+def in_flight(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many handshakes were in flight at the beginning of each."""
+    real = asyncssh.connect
+    now, seen = 0, list[int]()
 
-    async def counted(*arguments: Any, **options: Any) -> Any:
-        nonlocal now, most
+    async def counted(*arguments: Any, **options: Any) -> asyncssh.SSHClientConnection:
+        nonlocal now
         now += 1
-        most = max(most, now)
+        seen.append(now)
         try:
             return await real(*arguments, **options)
         finally:
             now -= 1
 
     monkeypatch.setattr(asyncssh, "connect", counted)
+    return seen
+
+
+async def test_no_more_handshakes_are_in_flight_than_the_limit(tmp_path: Path, in_flight: list[int]) -> None:
     async with sshd(tmp_path) as server:
         context = server.context(connect_limit=3)
         pool = ConnectionPool(context, FixedKeys([server.host_key]), journal(server))
         await asyncio.gather(*(pool.connection(worker(index)) for index in range(20)))
-        assert most == 3
+        assert max(in_flight) == 3
         assert pool.connected == 20
         await pool.close()
+
+
+async def test_a_default_sshd_that_workers_share_is_asked_by_eight_at_a_time(
+    tmp_path: Path, in_flight: list[int]
+) -> None:
+    async with sshd(tmp_path, "MaxStartups 10:30:100") as server:
+        pool = server.pool()
+        shared = [replace(worker(index), external_ip="127.0.1.1") for index in range(30)]
+        await asyncio.gather(*(pool.connection(each) for each in shared))
+        assert max(in_flight) == 8
+        assert pool.connected == 30
+        await pool.close()
+
+
+@pytest.mark.parametrize(
+    ("routes", "most"),
+    [
+        ([Route(f"10.0.{index // 200}.{index % 200}", 22, "u") for index in range(400)], 256),
+        ([Route(f"10.0.0.{index}", 22, "u", Hop("bastion")) for index in range(200)], 64),
+        ([Route(f"w{index}", 22, "u", proxy_command=("gcloud", "compute")) for index in range(200)], 64),
+        ([Route("10.0.0.1", 22, "u") for _ in range(40)], 8),
+        ([Route("10.0.0.1", 22 + index % 2, "u") for index in range(40)], 16),
+        ([Route(f"10.0.0.{index}", 22, "u", Hop(f"bastion-{index % 2}")) for index in range(200)], 128),
+    ],
+    ids=["workers", "one bastion", "tunnels", "one sshd", "two ports", "two bastions"],
+)
+async def test_turns_are_as_many_as_the_door_lets_through(routes: list[Route], most: int) -> None:
+    turns = Turns(SSHSettings().connect_limit)
+    inside, seen = 0, list[int]()
+
+    async def pass_through(route: Route) -> None:
+        nonlocal inside
+        async with turns.turn(route):
+            inside += 1
+            seen.append(inside)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            inside -= 1
+
+    waiting = [asyncio.create_task(pass_through(route)) for route in routes]
+    await asyncio.sleep(0)
+    waiting[-1].cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert max(seen) == most
+    assert len(seen) >= len(routes) - 1
+    assert not turns._shared, "nobody stands at a door any more"
 
 
 async def test_the_time_out_of_a_handshake_begins_with_its_turn(tmp_path: Path) -> None:
@@ -203,7 +255,7 @@ async def test_the_time_out_of_a_handshake_begins_with_its_turn(tmp_path: Path) 
             journal(server, "other.db"),
             handshake_timeout_s=1.0,
         )
-        pool._handshakes = other._handshakes = asyncio.Semaphore(1)
+        pool._turns = other._turns = Turns(1)
         dead = asyncio.create_task(other.connection(worker(9)))
         await asyncio.sleep(0)
         await asyncio.gather(*(pool.connection(worker(index)) for index in range(5)))

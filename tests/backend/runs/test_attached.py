@@ -369,7 +369,9 @@ async def test_setup_ends_with_its_connection_and_is_not_taken_for_done(tmp_path
     async with sshd(tmp_path) as server, sshd_desk(tmp_path, server, [worker(0)]) as desk:
         left = await desk.run("true", setup="setsid sleep 631 >/dev/null 2>&1 & echo $!")
         daemon = int(output(left))
-        setup = "test ! -e ~/second || { echo again; exit 0; }; touch ~/second; setsid sleep 632 & echo $!; echo $$; wait"
+        setup = (
+            "test ! -e ~/second || { echo again; exit 0; }; touch ~/second; setsid sleep 632 & echo $!; echo $$; wait"
+        )
         run = await desk.launch("sh", "-c", "touch ~/ran", setup=setup)
         await run.until(lambda each: len(output(each).split()) >= 2)
         pids = [int(line) for line in output(run).split()]
