@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from backend.outcomes import Outcome
@@ -14,6 +14,11 @@ from backend.targets import fold
 
 OUTPUT_LIMIT = 64 * 1024
 """Bytes of one worker's output that are compared and shown, from its end; the file has it all."""
+
+DIFF_LINES = 300
+"""Longer outputs are not compared line by line: that may take the square of their lines."""
+DIFF_GROUPS = 16
+"""Of so many groups at most the differences are told; with more of them nothing is the rule any more."""
 
 _NOISE = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?|\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b|\b0x[0-9a-f]+\b|\b(?:pid[ =:]?)\d+\b",
@@ -92,3 +97,25 @@ def difference(first: OutputGroup, other: OutputGroup) -> str:
             n=1,
         )
     )
+
+
+def reference(groups: Sequence[OutputGroup]) -> OutputGroup | None:
+    """What is the rule: the output that most workers printed, of those that ended well where as many did."""
+    told = (each for each in groups if each.text)
+    return max(told, key=lambda each: (len(each.addresses), each.outcome is Outcome.OK), default=None)
+
+
+def differences(groups: Sequence[OutputGroup]) -> dict[OutputGroup, tuple[str, ...]]:
+    """What stands only in the rule (`-`) or only in a group (`+`), where telling it is shorter than the output itself."""
+    rule = reference(groups)
+    if rule is None or len(groups) > DIFF_GROUPS or rule.text.count("\n") >= DIFF_LINES:
+        return {}
+    found = {}
+    for each in groups:
+        size = each.text.count("\n") + 1
+        if each is not rule and each.text and size <= DIFF_LINES:
+            lines = tuple(difference(rule, each).split("\n")[2:])
+            changed = sum(line[:1] in "+-" for line in lines)
+            if lines and changed < size:
+                found[each] = lines
+    return found

@@ -202,7 +202,7 @@ def _verdict(guilty: _Evidence, why: str, seen: dict[int, _Evidence], votes: Cou
         what=plain(finding.meaning if finding is not None and not finding.symptom else _fate(guilty.result)),
         why=why,
         symptoms=tuple(Symptom(tuple(addresses), text) for text, addresses in groups.items()),
-        last_lines=_last_lines(guilty.data),
+        last_lines=last_lines(guilty.data),
     )
 
 
@@ -224,6 +224,7 @@ def _fate(result: WorkerResult) -> str:
             return result.error or f"{result.outcome.value.replace('_', ' ').capitalize()}."
 
 
-def _last_lines(data: bytes) -> tuple[str, ...]:
+def last_lines(data: bytes) -> tuple[str, ...]:
+    """The last words of a log, safe to show."""
     lines: Iterable[bytes] = (line for line in data.rstrip().split(b"\n") if line.strip())
     return tuple(plain(line, limit=LAST_LINE_LIMIT) for line in list(lines)[-LAST_LINES:])

@@ -150,6 +150,25 @@ def test_output_is_grouped_and_passes_the_gate(sim: Simulator) -> None:
     assert done.stdout.count("red") == 1
 
 
+def test_what_differs_is_shown_and_the_first_failure_with_its_last_lines(sim: Simulator) -> None:
+    """Worker 2 fails first, the others of its slice after it."""
+    text = "seq 1 9; case $HOSTNAME in *-w-2) echo cause; exit 7;; *-w-1) echo odd;; *-w-3) sleep 1; exit 8;; esac"
+    done = sim.cli("run", "train-a/0", "--shell", "--", text)
+    assert done.returncode == 1
+    odd = done.stdout.partition("--- train-a/0/1 (1) ok ---")[2].partition("---")[0]
+    assert "    differs from train-a/0/0 (-) in:\n" in odd
+    assert "    +odd\n" in odd
+    assert "    -9\n" not in odd
+    assert "first in time: train-a/0/2 failed (7)\n    | 8\n    | 9\n    | cause\n" in done.stderr
+    shown = sim.cli("runs", "show", "last").stdout
+    assert "first     train-a/0/2 failed (7)\n          | 8\n          | 9\n          | cause\n" in shown
+    last = lines(sim.cli("run", "train-a/0", "--shell", "--format", "json", "--", text))[-1]
+    assert (last["first_failure"]["target"], last["first_failure"]["last_lines"]) == (
+        "train-a/0/2",
+        ["8", "9", "cause"],
+    )
+
+
 def test_a_dry_run_says_everything_and_sends_nothing(sim: Simulator) -> None:
     before = sim.cli("runs", "list", "--format", "json").stdout
     done = sim.cli("run", "train-a", "--batch-size", "1,3", "--dry-run", "--format", "json", "--", "echo", "a b")

@@ -55,3 +55,18 @@ def test_the_first_whole_line_of_a_cut_output_is_a_line_of_the_output(tmp_path: 
     (found,) = gather([WorkerResult(worker(0), Outcome.OK, Phase.ENDED)], [path])
     assert all(len(line) == 1001 for line in found.lines)
     assert found.lines[-1].startswith("00099")
+
+
+def test_an_output_that_is_not_the_rule_is_followed_by_what_differs(tmp_path: Path) -> None:
+    results, paths = [], []
+    for number in range(4):
+        paths.append(tmp_path / f"log-{number}")
+        paths[-1].write_bytes(b"one\ntwo\nthree\n" + (b"four\n" if number == 2 else b""))
+        results.append(WorkerResult(worker(number), Outcome.OK, Phase.ENDED))
+    rule, odd = gather(results, paths)
+    assert (rule.count, rule.differs, odd.members) == (3, (), "train-a/0/2")
+    strips = group_lines(odd, PLAIN, Style.null(), unfolded=True, cursor=False, focused=False)
+    shown = [strip.text.strip(" │") for strip in strips[1:]]
+    assert shown[:4] == ["one", "two", "three", "four"]
+    assert shown[4] == "differs from train-a/0/0-1,3 (-) in:"
+    assert shown[-1] == "+four"

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, group
+from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, differences, group, reference
 from backend.outcomes import Outcome
-from backend.runs.attribution import Verdict, of_run
+from backend.runs.attribution import Verdict, last_lines, of_run, tail
 from backend.runs.fanout import WorkerResult
 from backend.runs.live import Run
 from backend.runs.model import StopReport
@@ -64,7 +64,9 @@ def summary_json(run: Run, first: WorkerResult | None) -> dict[str, Any]:
     return {
         "run": run.id,
         "summary": {str(outcome): count for outcome, count in sorted(run.summary.items())},
-        "first_failure": None if first is None else failure_json(first),
+        "first_failure": None
+        if first is None
+        else {**failure_json(first), "last_lines": list(last_words(first, run.log_path(run.results.index(first))))},
         "state": run.state,
         "verdict": verdict_json(of_run(run)),
         "symptoms": symptoms_json(run.symptoms),
@@ -97,6 +99,11 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     return lines
 
 
+def last_words(result: WorkerResult, log: Path) -> tuple[str, ...]:
+    """The last lines of one that failed; nothing of one that printed nothing."""
+    return last_lines(tail(log)) if result.output_bytes else ()
+
+
 def failure_json(result: WorkerResult) -> dict[str, Any]:
     return {
         "target": result.worker.address,
@@ -126,7 +133,9 @@ def print_groups(run: Run) -> None:
     for index, item in enumerate(run.results):
         shown, left_out[item.worker.address] = whole_lines_of(run.log_path(index))
         outputs.append(WorkerOutput(item.worker.address, item.outcome, item.exit_code, shown))
-    for each in group(outputs):
+    groups = group(outputs)
+    rule, differ = reference(groups), differences(groups)
+    for each in groups:
         print(f"--- {each.header} ---")
         most = max(left_out[address] for address in each.addresses)
         if most:
@@ -135,6 +144,9 @@ def print_groups(run: Run) -> None:
             )
         if each.text:
             print(each.text)
+        if rule is not None and each in differ:
+            print(f"    differs from {fold(rule.addresses)} (-) in:")
+            print("\n".join(f"    {line}" for line in differ[each]))
         for error in dict.fromkeys(item.error for item in run.results if item.worker.address in each.addresses):
             if error:
                 print(f"    {plain(error)}")
@@ -149,6 +161,8 @@ def print_ending(run: Run) -> None:
     if first is not None and len(run.results) > 1:
         why = f": {plain(first.error)}" if first.error else ""
         print(f"  first in time: {first.worker.address} {how(first)}{why}", file=sys.stderr)
+        for line in last_words(first, run.log_path(run.results.index(first))):
+            print(f"    | {line}", file=sys.stderr)
     verdict = of_run(run) if first is not None else None
     if verdict is not None:
         print(f"  verdict: {verdict.text}", file=sys.stderr)

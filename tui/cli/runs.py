@@ -23,7 +23,7 @@ from backend.tower import Tower
 from tui.cli import runs_kept
 from tui.cli.output import add_format, duration, print_json, print_table, timestamp
 from tui.cli.run import follow
-from tui.cli.run_report import counts, failure_json, how, print_stop, verdict_json, verdict_lines
+from tui.cli.run_report import counts, failure_json, how, last_words, print_stop, verdict_json, verdict_lines
 from tui.cli.session import context_of, open_tower, say
 from tui.cli.symptoms import symptom_lines, symptoms_json
 
@@ -122,8 +122,8 @@ def _record_json(record: RunRecord, audit: RunAudit) -> dict[str, object]:
 
 async def _show(arguments: argparse.Namespace, context: Context) -> int:
     async with open_tower(context) as tower:
-        record = await _current(tower, arguments.run)
-        verdict = await asyncio.to_thread(of_record, record, tower.runs.logs)
+        record, logs = await _current(tower, arguments.run), tower.runs.logs
+        verdict = await asyncio.to_thread(of_record, record, logs)
         described = _record_json(record, tower.runs.audit)
         symptoms = tower.runs.store.symptoms(record.id, record.workers)
     if arguments.format == "json":
@@ -143,6 +143,9 @@ async def _show(arguments: argparse.Namespace, context: Context) -> int:
     first = first_failure(record.results)
     if first is not None:
         print(f"first     {first.worker.address} {how(first)}  {plain(first.error)}".rstrip())
+        if verdict is None or verdict.culprit != first.worker.address:
+            for line in last_words(first, logs.path(record.id, first.worker.file_stem)):
+                print(f"          | {line}")
     for line in (*symptom_lines(symptoms), *(verdict_lines(verdict) if verdict is not None else ())):
         print(line)
     rows = [

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, group
+from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, differences, group, reference
 from backend.outcomes import Outcome
 from backend.runs.fanout import FAILURES, WorkerResult
 from backend.runs.model import StopReport
@@ -120,7 +120,9 @@ def gather(results: Sequence[WorkerResult], paths: Sequence[Path]) -> list[Outco
         for address, result in by_address.items()
     ]
     found = []
-    for each in group(outputs):
+    groups = group(outputs)
+    rule, differ = reference(groups), differences(groups)
+    for each in groups:
         head = by_address[each.addresses[0]]
         text = each.text or head.error
         found.append(
@@ -131,6 +133,8 @@ def gather(results: Sequence[WorkerResult], paths: Sequence[Path]) -> list[Outco
                 detail=detail(head),
                 lines=tuple(text.split("\n")) if text else (),
                 cut_bytes=_left_out(by_path[each.addresses[0]]),
+                rule=fold(rule.addresses) if rule is not None and each in differ else "",
+                differs=differ.get(each, ()),
                 is_first_failure=first is not None and first.worker.address in each.addresses,
                 first_member=first.worker.address
                 if first is not None and first.worker.address in each.addresses

@@ -47,6 +47,10 @@ class OutcomeGroup:
     """The address to open when the group is activated."""
     cut_bytes: int = 0
     """Bytes of output before `lines` that were left out."""
+    rule: str = ""
+    """Folded addresses whose output is the rule from which this one differs."""
+    differs: tuple[str, ...] = ()
+    """Lines of a diff from the rule to this one, plain."""
 
     @property
     def identity(self) -> tuple[str, str, tuple[str, ...]]:
@@ -104,6 +108,9 @@ def group_lines(
                 Segment(text, base + look.legible(style, base) if style else base) for text, style in pieces(line)
             ]
             strips.append(Strip([lead, *body]))
+        if group.differs:
+            strips.append(Strip([lead, Segment(f"differs from {group.rule} (-) in:", muted)]))
+            strips += [Strip([lead, Segment(f"  {line}", muted)]) for line in group.differs[:LINES_SHOWN]]
     return strips
 
 
