@@ -11,6 +11,11 @@ from backend.sanitize import plain
 from backend.ssh import scripts
 from backend.targets import WorkerRef, fold
 
+_OPERATOR = re.compile(r"\d?(?:[|&;<>]+|>&?\d)|[^\s'\"]*;|\d?>>?\S+")
+_EXPANDED = re.compile(r"^\S*\$[A-Za-z_({]\S*$|^[^\s=-][^\s=]*\*\S*$")
+_BUILT_IN = frozenset(
+    ("for", "while", "until", "if", "case", "cd", "export", "source", ".", "ulimit", "umask", "{", "(")
+)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 ARGUMENT_LIMIT_BYTES = 120 * 1024
@@ -90,8 +95,23 @@ def _warnings(request: RunRequest, workers: Sequence[WorkerRef], batches: Sequen
             f"The command is one word, '{plain(request.argv[0])}', and goes over literally. "
             "If a shell should read it, say --shell."
         )
+    elif not request.shell:
+        yield from _words_for_a_shell(request.argv)
     if request.is_gang:
         yield from _missing_members(workers)
+
+
+def _words_for_a_shell(argv: Sequence[str]) -> Iterator[str]:
+    """Words that only a shell understands: alone, or as the command itself. Quoted text with spaces is an argument."""
+    found = [word for word in argv if _OPERATOR.fullmatch(word) or _EXPANDED.search(word)]
+    if argv[0] in _BUILT_IN:
+        found.insert(0, argv[0])
+    if found:
+        listed = " and ".join(f"'{plain(word)}'" for word in dict.fromkeys(found[:3]))
+        yield (
+            f"No shell reads this command, and {listed} would mean something to a shell only: here each goes over "
+            "literally, as a word. If a shell should read it, say --shell (in the form: through a shell)."
+        )
 
 
 def _missing_members(workers: Sequence[WorkerRef]) -> Iterator[str]:

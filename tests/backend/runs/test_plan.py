@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -67,6 +68,38 @@ def test_no_workers_is_refused() -> None:
 def test_one_word_that_looks_like_shell_text_is_warned_of() -> None:
     assert "--shell" in make_plan(RunRequest(("cd /tmp && ls",)), [worker(0)]).warnings[0]
     assert not make_plan(RunRequest(("cd /tmp && ls",), shell=True), [worker(0)]).warnings
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("for i in 1 2; do echo $i; done", "for"),
+        ("cd code", "cd"),
+        ("ls | wc -l", "|"),
+        ("make && make test", "&&"),
+        ("sleep 1; hostname", "1;"),
+        ("dmesg > /tmp/out", ">"),
+        ("dmesg 2>&1", "2>&1"),
+        ("dmesg >/tmp/out", ">/tmp/out"),
+        ("echo $HOSTNAME", "$HOSTNAME"),
+        ("echo $(hostname)", "$(hostname)"),
+        ("ls /tmp/*.log", "/tmp/*.log"),
+    ],
+)
+def test_words_that_only_a_shell_understands_are_warned_of(line: str, word: str) -> None:
+    words = tuple(shlex.split(line))
+    (warning,) = make_plan(RunRequest(words), [worker(0)]).warnings
+    assert f"'{word}'" in warning
+    assert "--shell" in warning
+    assert make_plan(RunRequest(words, shell=True), [worker(0)]).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["hostname", "python3 -c 'import os; print(os.getcwd())'", "grep -E 'a|b' file", "python3 a.py --glob=*.py x=1"],
+)
+def test_words_that_a_program_takes_as_they_are_are_not_warned_of(line: str) -> None:
+    assert make_plan(RunRequest(tuple(shlex.split(line))), [worker(0)]).warnings == ()
 
 
 def test_the_text_that_is_shown_hides_values_of_secrets() -> None:
