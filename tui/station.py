@@ -60,7 +60,7 @@ class Station(Console):
         self._keeper: Worker[None] | None = None
         self._notification: NotificationSettings | None = None
         self._wishes_at = 0.0
-        self._key_at = self._held_from = -KEY_FIRST_S
+        self._pressed_at = self._held_from = -KEY_FIRST_S
         self._counted: tuple[Fleet | None, tuple[int, int, int], int] = (None, (0, 0, 0), 0)
         """A fleet with its chips (`totals`) and ready workers: counting thousands at every tick is dear."""
         self._open_wishes: tuple[Intent, ...] = ()
@@ -205,7 +205,7 @@ class Station(Console):
 
     def hold_reading(self) -> None:
         """A key was pressed: what workers send, and what their logs show, waits until it is painted."""
-        self._key_at = time.monotonic()
+        self._pressed_at = time.monotonic()
         # Asking for the runs would make them, and import the ssh library, before anything was run.
         runs = vars(self.tower).get("runs") if self.tower is not None else None
         if runs is not None:
@@ -214,7 +214,7 @@ class Station(Console):
     def key_comes_first(self) -> bool:
         """Whether a key is being painted: a log is not drawn in its frame, but in the next."""
         now = time.monotonic()
-        if now - self._key_at >= KEY_FIRST_S:
+        if now - self._pressed_at >= KEY_FIRST_S:
             self._held_from = now
             return False
         if now - self._held_from < KEYS_LONGEST_S:

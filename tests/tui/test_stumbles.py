@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from textual import events
 from textual.command import CommandPalette
+from textual.keys import _character_to_key as character_to_key
 
 from backend.bench.manager import BenchManager
 from backend.bench.model import Survey
@@ -179,3 +181,16 @@ async def test_the_bench_form_offers_setup_where_jax_is_missing_and_asks_again_a
         await driven.press("escape")
         await driven.until(lambda: len(asked) == 2, "the second look")
         await driven.until(lambda: "without jax" not in driven.text)
+
+
+async def test_no_key_with_a_name_ends_the_console(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Textual calls whatever an application or a screen holds as `key_NAME`: `@` is called `at`."""
+    async with console(context, tmp_path, monkeypatch) as driven:
+        await driven.shows("train-a")
+        for key in string.punctuation:
+            driven.app.post_message(events.Key(character_to_key(key), key))
+            await driven.pilot.pause()
+        assert driven.app.is_running
+        assert not [name for name in vars(driven.app) if name.startswith(("key_", "_key_"))]
