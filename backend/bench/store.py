@@ -88,11 +88,16 @@ class BenchStore:
         return _record(row) if row else None
 
     def get(self, bench_id: str) -> BenchRecord:
-        """By its id, or by a beginning of it that only one has.
+        """By its id, or by a beginning of it that only one has; `last` is the newest.
 
         Raises:
             OperatorError: None, or several.
         """
+        if bench_id == "last":
+            newest = self.records(limit=1)
+            if not newest:
+                raise OperatorError("No benchmark was run yet.", "`slicetower bench shardings TARGET` runs one.")
+            return newest[0]
         exact = self.find(bench_id)
         if exact is not None:
             return exact

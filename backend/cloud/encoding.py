@@ -291,6 +291,9 @@ def from_json(body: Mapping[str, Any], *, name: str = "", project: str = "", zon
     if not specs:
         raise OperatorError(f"The request {name} describes no slice.", "It cannot be created again from this.")
     first = specs[0]
+    place = str(first.get("parent") or "").split("/")
+    if len(place) == 4 and place[0] == "projects" and place[2] == "locations":
+        zone = zone or place[3]
     node: dict[str, Any] = first.get("node") or {}
     params = first.get("multiNodeParams") or first.get("multisliceParams") or {}
     count = int(params.get("nodeCount") or len(specs))

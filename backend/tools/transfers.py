@@ -34,6 +34,13 @@ def remote_path(text: str) -> str:
     return "." if text in ("", "~", "~/") else text.removeprefix("~/")
 
 
+def require_sources(sources: Sequence[Path]) -> None:
+    """Raises OperatorError when one of these places of this machine does not exist."""
+    for source in sources:
+        if not source.exists():
+            raise OperatorError(f"There is no file {plain(str(source))}.", "A remote place is written TARGET:PATH.")
+
+
 async def upload(
     pool: ConnectionPool,
     workers: Sequence[WorkerRef],
@@ -53,9 +60,7 @@ async def upload(
     Raises:
         OperatorError: A source does not exist.
     """
-    for source in sources:
-        if not source.exists():
-            raise OperatorError(f"There is no file {plain(str(source))}.", "A remote place is written TARGET:PATH.")
+    require_sources(sources)
     names: list[str | Path] = [str(source) for source in sources]
     place = remote_path(destination)
 

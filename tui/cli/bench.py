@@ -17,7 +17,7 @@ from jobs.meshes import advice, legal_meshes, size_problems
 from jobs.programs.sharding_flags import DTYPES
 from jobs.roofline import ASSUMPTIONS, Model, predict
 from tui.cli import bench_compare, bench_read, bench_shardings, bench_sweep
-from tui.cli.output import add_format, print_json, print_table, timestamp
+from tui.cli.output import add_format, count_argument, print_json, print_table, timestamp
 
 ROWS = ("ROWS/CHIP ICI", "ROWS/CHIP DCN", "ROWS/SLICE DCN")
 """From so many rows on, that network no longer binds; 0: it never does, `never`: more rows don't help."""
@@ -32,10 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     bench_sweep.add_arguments(actions.add_parser("sweep", help="many of them, the most promising mesh first"))
     listing = actions.add_parser("list", help="benchmarks that were run, newest first")
     listing.add_argument("queued_resource", nargs="?", metavar="QR")
-    listing.add_argument("--limit", type=int, default=50)
+    listing.add_argument("--limit", type=count_argument, default=50, metavar="N", help="so many (default: 50)")
     add_format(listing)
     show = actions.add_parser("show", help="one benchmark: figures, steps, the command that repeats it")
-    show.add_argument("id", metavar="ID", help="its id, or a beginning of it")
+    show.add_argument("id", metavar="ID", help="its id, a beginning of it, or `last`")
     add_format(show)
     bench_compare.add_arguments(actions)
     export = actions.add_parser("export", help="steps as CSV or JSON lines, with the command that repeats each")

@@ -11,7 +11,7 @@ from backend.outcomes import ExitCode, OperatorError, Outcome
 from backend.sanitize import plain
 from backend.ssh.connections import require_files
 from backend.targets import WorkerRef, fold
-from backend.tools.transfers import Transfer, download, upload
+from backend.tools.transfers import Transfer, download, require_sources, upload
 from tui.cli.output import add_format, print_json
 from tui.cli.session import context_of, open_tower, say, workers_for
 
@@ -44,6 +44,8 @@ def main(arguments: argparse.Namespace) -> int:
         raise OperatorError("Either all sources are local, or all are of one target.", CURE)
     context = context_of(arguments, changes="copy to workers" if uploads and not arguments.dry_run else "")
     paths = [path for _, path in sources]
+    if uploads:
+        require_sources([Path(path) for path in paths])
     target = destination[0] if uploads else next(iter(targets))
     return asyncio.run(_copy(arguments, context, target, paths, destination[1], uploads=uploads))
 

@@ -21,6 +21,13 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("table", "json"), default="table", help="table, or JSON lines")
 
 
+def count_argument(text: str) -> int:
+    """An argparse type: how many rows, at least one (the database would take -1 for all, and 0 shows none)."""
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"'{plain(text)}' is no number of rows; write it as 50")
+
+
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, file: TextIO | None = None) -> None:
     """Columns as wide as their widest cell, numbers to the right, no trailing blanks; texts pass the gate."""
     cells = [[_cell(value) for value in row] for row in rows]

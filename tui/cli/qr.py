@@ -24,7 +24,12 @@ Verb = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.
 def _add_list(parser: argparse.ArgumentParser) -> None:
     parser.description = "Every request of the context's zones."
     parser.add_argument(
-        "--state", action="append", type=str.upper, default=[], metavar="STATE", help="only these states"
+        "--state",
+        action="append",
+        type=qr_wait.filter_argument,
+        default=[],
+        metavar="STATE",
+        help="only this state; may be given again",
     )
     parser.add_argument("--costs", action="store_true", help="chip-hours so far, and money if [prices] are given")
     add_format(parser)
@@ -48,7 +53,8 @@ async def _list(arguments: argparse.Namespace) -> int:
         fleet = await tower.refresh()
         items = [item for item in fleet.queued_resources if not arguments.state or item.state in arguments.state]
         spent = tower.costs(items) if arguments.costs else None
-    print_rows(items, fleet, arguments.format, spent)
+    none = f"No queued resource is {' or '.join(arguments.state)}." if arguments.state else "No queued resources."
+    print_rows(items, fleet, arguments.format, spent, none=none)
     return ExitCode.CLOUD if tell_failing(fleet) else ExitCode.OK
 
 

@@ -123,7 +123,8 @@ def _from_file(name: str, project: str, zone: str) -> CreateRequest:
     try:
         text = sys.stdin.read(FILE_LIMIT + 1) if name == "-" else Path(name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise OperatorError(f"{name} cannot be read: {error}.", "Correct the path.") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise OperatorError(f"{name} cannot be read: {why}.", "Correct the path.") from error
     if len(text) > FILE_LIMIT:
         raise OperatorError(f"{name} has over {FILE_LIMIT:,} characters.", "A request is far smaller.")
     if text.lstrip().startswith("{"):
@@ -158,9 +159,11 @@ def _from_table(table: dict[str, Any], name: str, project: str, zone: str) -> Cr
     known = {item.name for item in fields(CreateRequest)}
     values: dict[str, Any] = {"name": "", "project": project, "zone": zone}
     for key, value in table.items():
-        field = key.replace("-", "_")
+        field = "name" if key == "id" else key.replace("-", "_")
         if field not in known:
-            raise OperatorError(f"{name}: there is no option '{key}'.", f"Options: {', '.join(sorted(known))}.")
+            near = difflib.get_close_matches(field, known, n=3)
+            cure = f"Did you mean {' or '.join(near)}?" if near else f"Options: {', '.join(sorted(known))}."
+            raise OperatorError(f"{name}: there is no option '{key}'.", cure)
         values[field] = _option(field, value, name)
     return CreateRequest(**values)
 

@@ -64,8 +64,10 @@ def print_rows(
     fleet: Fleet,
     output: str,
     spent: Mapping[tuple[str, str, str], Cost] | None = None,
+    *,
+    none: str = "No queued resources.",
 ) -> None:
-    """A table, or one JSON line each; with what each has cost where that is given."""
+    """A table, or one JSON line each, or that there are none; with what each has cost where that is given."""
     now = datetime.now(UTC)
     rows: list[list[object]] = []
     for item in items:
@@ -96,7 +98,7 @@ def print_rows(
         if spent:
             print(total(spent.values()).sentence, file=sys.stderr)
     elif output != "json":
-        print("No queued resources.", file=sys.stderr)
+        print(none, file=sys.stderr)
 
 
 def tell_failing(fleet: Fleet) -> bool:

@@ -38,7 +38,15 @@ READY = "READY"
 
 def state_argument(text: str) -> str:
     """An argparse type: a state that the service knows, READY or GONE; another would be waited for in vain."""
-    known = [READY, GONE, *(str(state) for state in QueuedResourceState)]
+    return _known_state(text, [READY, GONE, *(str(state) for state in QueuedResourceState)])
+
+
+def filter_argument(text: str) -> str:
+    """An argparse type: a state that the service knows; another would find nothing, as if nothing were there."""
+    return _known_state(text, [str(state) for state in QueuedResourceState])
+
+
+def _known_state(text: str, known: list[str]) -> str:
     if text.upper() in known:
         return text.upper()
     near = difflib.get_close_matches(text.upper(), known, n=3) or known

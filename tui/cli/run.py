@@ -79,6 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     if not arguments.command:
         raise OperatorError("The command is empty.", "Write it after `--`: slicetower run TARGET -- hostname")
+    if arguments.raw and (not arguments.stream or arguments.format == "json"):
+        raise OperatorError(
+            "--raw is for --stream as text alone: grouped output and JSON go through the gate.",
+            "Add --stream and leave --format out; `slicetower logs ID TARGET --raw` has the bytes of one worker later.",
+        )
     context = context_of(arguments, changes="" if arguments.dry_run else "run")
     return asyncio.run(_main(arguments, context))
 
@@ -144,7 +149,7 @@ def _tell_plan(plan: RunPlan, form: str) -> int:
         )
     else:
         print(f"workers   {len(plan.workers)}: {fold(worker.address for worker in plan.workers)}")
-        print(f"batches   {', '.join(map(str, sizes))}")
+        print(f"batches   {len(sizes)}, of {', '.join(map(str, sizes))} workers")
         if bundle is not None:
             print(f"ships     {bundle.report}, digest {bundle.digest[:12]}")
         if plan.request.setup:

@@ -21,7 +21,7 @@ from backend.sanitize import plain
 from backend.targets import WorkerRef, fold, select
 from backend.tower import Tower
 from tui.cli import runs_kept
-from tui.cli.output import add_format, duration, print_json, print_table, timestamp
+from tui.cli.output import add_format, count_argument, duration, print_json, print_table, timestamp
 from tui.cli.run import follow
 from tui.cli.run_report import counts, failure_json, how, last_words, print_stop, verdict_json, verdict_lines
 from tui.cli.session import context_of, open_tower, say
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "The runs of this machine's journal."
     verbs = parser.add_subparsers(dest="runs_verb", required=True, metavar="VERB")
     listing = verbs.add_parser("list", help="the newest runs first")
-    listing.add_argument("--limit", type=int, default=50, metavar="N")
+    listing.add_argument("--limit", type=count_argument, default=50, metavar="N", help="so many (default: 50)")
     listing.add_argument("--tag", default="", metavar="TAG", help="only runs with this tag")
     add_format(listing)
     show = verbs.add_parser("show", help="one run, worker by worker")

@@ -1,0 +1,121 @@
+"""What a command line may say that means nothing: told in a sentence, with nothing sent, and never taken in silence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backend.bench.store import BenchStore
+from backend.cloud.encoding import from_json
+from backend.journal import Journal
+from backend.outcomes import ExitCode, OperatorError
+from tests.simulator import Simulator, SimulatorFactory, run_cli
+
+
+@pytest.fixture(scope="module")
+def sim(simulators: SimulatorFactory) -> Simulator:
+    """train-a has 2 slices of 4 workers."""
+    return simulators(seed=3)
+
+
+def run(home: Path, sim: Simulator, *arguments: str) -> tuple[int, str, str]:
+    done = run_cli("--context-file", str(sim.context_file), *arguments, home=home)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_list_by_a_state_that_does_not_exist_is_no_empty_list(sim: Simulator, tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, sim, "qr", "list", "--state", "suspnded")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "'suspnded' is no state; use SUSPENDED" in err
+    code, out, err = run(tmp_path, sim, "qr", "list", "--state", "active")
+    assert (code, "train-a" in out) == (ExitCode.OK, True)
+
+
+def test_a_list_by_a_state_that_nothing_is_in_does_not_say_that_nothing_is_there(
+    sim: Simulator, tmp_path: Path
+) -> None:
+    code, out, err = run(tmp_path, sim, "qr", "list", "--state", "DELETING")
+    assert (code, out) == (ExitCode.OK, "")
+    assert err == "No queued resource is DELETING.\n"
+
+
+def test_a_dry_run_of_a_copy_looks_at_the_source_as_the_copy_does(sim: Simulator, tmp_path: Path) -> None:
+    for more in ((), ("--dry-run",)):
+        code, out, err = run(tmp_path, sim, "copy", str(tmp_path / "nothing"), "train-a/0:there", *more)
+        assert (code, out) == (ExitCode.USAGE, "")
+        assert "There is no file" in err
+    (tmp_path / "nothing").write_text("something")
+    code, out, _ = run(tmp_path, sim, "copy", str(tmp_path / "nothing"), "train-a/0:there", "--dry-run")
+    assert (code, "would copy" in out) == (ExitCode.OK, True)
+
+
+@pytest.mark.parametrize("more", [(), ("--stream", "--format", "json")])
+def test_raw_that_would_change_nothing_is_refused(sim: Simulator, tmp_path: Path, more: tuple[str, ...]) -> None:
+    code, out, err = run(tmp_path, sim, "run", "train-a/0/0", "--raw", *more, "--", "true")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "--raw is for --stream" in err
+    assert "--stream" in err
+
+
+def test_a_dry_run_says_how_many_batches_and_of_how_many(sim: Simulator, tmp_path: Path) -> None:
+    assert "batches   1, of 8 workers" in run(tmp_path, sim, "run", "train-a", "--dry-run", "--", "true")[1]
+    assert (
+        "batches   2, of 4, 4 workers"
+        in run(tmp_path, sim, "run", "train-a", "--batch-size", "4", "--dry-run", "--", "true")[1]
+    )
+
+
+@pytest.mark.parametrize("verb", ["runs", "bench"])
+@pytest.mark.parametrize("count", ["0", "-1", "x"])
+def test_a_list_of_no_rows_is_refused(sim: Simulator, tmp_path: Path, verb: str, count: str) -> None:
+    code, out, err = run(tmp_path, sim, verb, "list", f"--limit={count}")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "is no number of rows" in err
+
+
+def test_the_last_benchmark_has_a_name_as_the_last_run_has(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "journal.db")
+    try:
+        with pytest.raises(OperatorError, match="No benchmark was run yet"):
+            BenchStore(journal).get("last")
+    finally:
+        journal.close()
+
+
+def test_a_request_in_a_file_brings_its_zone_and_its_id(sim: Simulator, tmp_path: Path) -> None:
+    body = {
+        "tpu": {
+            "nodeSpec": [
+                {
+                    "parent": "projects/demo-project/locations/us-west4-a",
+                    "nodeId": "node",
+                    "node": {"acceleratorType": "v5litepod-16", "runtimeVersion": "v2-alpha-tpuv5-lite"},
+                }
+            ]
+        }
+    }
+    assert from_json(body).zone == "us-west4-a"
+    assert from_json(body, zone="us-east5-a").zone == "us-east5-a"
+    (tmp_path / "request.json").write_text(json.dumps(body))
+    code, out, err = run(
+        tmp_path, sim, "qr", "create", "mine", "--from-file", str(tmp_path / "request.json"), "--dry-run"
+    )
+    assert code == ExitCode.OK, err
+    assert "--zone=us-west4-a" in out
+    toml = 'id = "mine"\naccelerator-type = "v5litepod-16"\nruntime_version = "v2-alpha-tpuv5-lite"\nzone = "us-west4-a"\n'
+    (tmp_path / "request.toml").write_text(toml)
+    code, out, err = run(tmp_path, sim, "qr", "create", "--from-file", str(tmp_path / "request.toml"), "--dry-run")
+    assert code == ExitCode.OK, err
+    assert "create mine " in out
+
+
+def test_a_mistyped_option_of_a_file_is_told_with_the_near_ones(sim: Simulator, tmp_path: Path) -> None:
+    (tmp_path / "request.toml").write_text('acceleratr-type = "v5litepod-16"\n')
+    code, _, err = run(tmp_path, sim, "qr", "create", "mine", "--from-file", str(tmp_path / "request.toml"))
+    assert code == ExitCode.USAGE
+    assert "Did you mean accelerator_type" in err
+    code, _, err = run(tmp_path, sim, "qr", "create", "mine", "--from-file", str(tmp_path / "none"))
+    assert err.splitlines()[0].endswith("none cannot be read: No such file or directory.")
