@@ -67,9 +67,9 @@ def _warn_fleet(request: CreateRequest, existing: Iterable[QueuedResource]) -> I
         chips = sum(item.chips for item in dead)
         yield Problem(
             "zone",
-            f"{', '.join(item.name for item in dead[:3])} {'are' if len(dead) > 1 else 'is'} dead and holds the quota of "
-            f"{chips} chips here.",
-            "Delete it first: `slicetower qr cleanup`.",
+            f"{', '.join(item.name for item in dead[:3])} {'are dead and hold' if len(dead) > 1 else 'is dead and holds'} the "
+            f"quota of {chips} chips here.",
+            f"Delete {'them' if len(dead) > 1 else 'it'} first: `slicetower qr cleanup`.",
         )
     kind = accelerator_of(request)
     waiting = [

@@ -102,7 +102,7 @@ def _health(previous: Slice | None, item: Slice, subject: str, at: datetime) -> 
     # A slice that comes up healthy, or loses its health word as it is deleted, is no news.
     if item.health != was and not (item.health in _WELL and was in _WELL):
         alarm = item.health == MAINTENANCE_ALARM
-        words = f": {item.health_description}" if item.health_description else ""
+        words = f": {item.health_description.rstrip('. ')}" if item.health_description else ""
         warning = "; a preemption often follows within minutes" if alarm else ""
         text = f"{subject} is {item.health or 'of unknown health'}{words}{warning}"
         kind = EventKind.ALARM if alarm else EventKind.NODE_HEALTH

@@ -17,14 +17,17 @@ from backend.bench.model import Survey
 from backend.context import Context
 from backend.model import Event, EventKind, QueuedResource
 from tests.simulator import SimulatorFactory
-from tests.tui.driving import MEDIUM, SMALL, console
+from tests.tui.driving import MEDIUM, SMALL, Console, console
 from tui import toasts
+from tui.app import SliceTower
 from tui.screens.bench_form import BenchFormScreen
 from tui.screens.confirm import Question, TypedConfirmation
 from tui.screens.create import FURTHER, CreateScreen
 from tui.screens.create_form import FIELDS
 from tui.screens.events import sentence
 from tui.screens.setup import SetupFormScreen
+from tui.settings import Settings
+from tui.widgets.live_table import LiveTable
 
 GOOD = {"name": "asked", "zone": "us-west4-a", "accelerator_type": "v5litepod-16", "tier": "spot", "node_count": "1"}
 
@@ -194,3 +197,38 @@ async def test_no_key_with_a_name_ends_the_console(
             await driven.pilot.pause()
         assert driven.app.is_running
         assert not [name for name in vars(driven.app) if name.startswith(("key_", "_key_"))]
+
+
+async def test_a_filter_says_how_much_it_leaves_out_as_long_as_it_does(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch) as driven:
+        await driven.shows("train-a", "sweep-b")
+        await driven.press("slash")
+        await driven.write("train")
+        await driven.press("enter")
+        total = driven.app.screen.query_one(LiveTable).row_count
+        assert total > 1
+        await driven.shows(f"queued resources · 1 of {total} match 'train'")
+        await driven.press("escape")
+        await driven.until(lambda: "match" not in driven.text)
+        await driven.shows("sweep-b")
+
+
+async def test_a_message_is_shown_to_its_last_word(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    app = SliceTower(context, Settings(), console_log=tmp_path / "console.log")
+    async with app.run_test(size=SMALL, notifications=True) as pilot:
+        try:
+            driven = Console(app, pilot)
+            await driven.shows("train-a")
+            app.workers.cancel_group(app, "notices")
+            app.clear_notifications()
+            # As many columns as fit in one line of a message by one reckoning of Textual's, and too many by the other.
+            app.say("There is no command 'xyzzy'. Press ? for all of them.")
+            await driven.shows("for all of them.")
+        finally:
+            await app.close_tower()

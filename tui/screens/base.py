@@ -183,11 +183,22 @@ class ConsoleScreen(Performs, Screen[None]):
     def refresh_frame(self) -> None:
         """Header, crumbs and hints; widgets skip what did not change."""
         self.query_one(StatusHeader).set_facts(self.console.header_facts(), second=self.second)
-        crumbs = self.console.crumbs()
+        self.refresh_crumbs()
+        self.query_one(HintsFooter).set_hints(self.hints())
+
+    def refresh_crumbs(self) -> None:
+        """The way to here, shortened at its beginning when what is left out by a filter needs the room."""
+        crumbs, left_out = self.console.crumbs(), self.filter_words()
+        if left_out:
+            room = max(self.size.width - 2 - len(left_out) - 3, 8)
+            crumbs = (crumbs if len(crumbs) <= room else f"…{crumbs[1 - room :]}") + f" · {left_out}"
         if crumbs != self._crumbs:
             self._crumbs = crumbs
             self.query_one("#crumbs", Static).update(crumbs)
-        self.query_one(HintsFooter).set_hints(self.hints())
+
+    def filter_words(self) -> str:
+        """How much of this screen a filter leaves out; empty without one."""
+        return ""
 
     def main_widget(self) -> Widget | None:
         """The widget that has the focus when nothing else asks for it."""
@@ -295,6 +306,12 @@ class TableScreen(ConsoleScreen):
     def filter_text(self) -> str:
         return self.table.filter_text
 
+    def filter_words(self) -> str:
+        table = self.table
+        return (
+            f"{len(table.visible_rows)} of {table.row_count} match {table.filter_text!r}" if table.filter_text else ""
+        )
+
     def do_copy(self) -> None:
         self.console.copy(self.table.copy_text())
 
@@ -321,6 +338,7 @@ class TableScreen(ConsoleScreen):
         refused = self.table.set_filter(text.strip())
         if refused:
             raise OperatorError(f"'{text}' is no filter: {refused}.", "Write text, a regex, column=value, or !text.")
+        self.refresh_crumbs()
 
 
 Answer = TypeVar("Answer")

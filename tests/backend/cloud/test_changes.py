@@ -81,6 +81,11 @@ def test_health_is_told_and_the_early_alarm_is_loud(health: str, kind: EventKind
     assert (event.kind, event.before, event.after) == (kind, "HEALTHY", health)
 
 
+def test_words_of_the_service_end_before_those_that_are_put_after_them() -> None:
+    (event,) = events(REQUEST, with_node(health="UNHEALTHY_MAINTENANCE", health_description="It had maintenance."))
+    assert event.text.endswith("It had maintenance; a preemption often follows within minutes")
+
+
 def test_recovery_is_told_and_coming_up_healthy_is_not() -> None:
     assert events(with_node(health=""), REQUEST) == []
     assert events(REQUEST, with_node(health="")) == []

@@ -160,7 +160,7 @@ def test_a_second_request_of_one_kind_in_one_zone_is_advised_against() -> None:
 
 def test_dead_requests_are_shown_with_the_chips_they_hold() -> None:
     (item,) = warnings(GOOD, existing=[qr("old", "FAILED"), qr("older", "SUSPENDED")])
-    assert "old, older are dead" in item.what
+    assert "old, older are dead and hold the quota" in item.what
     assert "64 chips" in item.what
 
 
