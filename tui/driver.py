@@ -3,11 +3,16 @@
 Textual's driver draws on the process's standard error, and gRPC's C core, Python's own warnings and every C library write
 there too. So the screen gets a descriptor of its own, and while it is up, descriptors 1 and 2 lead to the console log.
 They are given back when the application leaves the screen, also for the time of a shell (`App.suspend`).
+
+A terminal that is gone ends the application in good order: Textual would read its end for ever, at the cost of a core.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import select
+import signal
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -17,7 +22,11 @@ from textual.drivers.linux_driver import LinuxDriver
 if TYPE_CHECKING:
     from textual.app import App
 
-STDOUT, STDERR = 1, 2
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+ENDS = (signal.SIGHUP, signal.SIGTERM)
+LOOK_S = 2.0
+"""How often the terminal is looked at, for those who have SIGHUP ignored."""
 
 
 def terminal_descriptor() -> int:
@@ -30,6 +39,13 @@ def terminal_descriptor() -> int:
         if os.isatty(descriptor):
             return os.dup(descriptor)
     return os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+
+
+def hung_up(descriptor: int) -> bool:
+    """Whether the terminal of a descriptor is gone."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(events & (select.POLLHUP | select.POLLNVAL) for _, events in poll.poll(0))
 
 
 class StreamGuard:
@@ -88,6 +104,9 @@ class TerminalDriver(LinuxDriver):
         )
         self._file = self._screen_file
         self._guard = StreamGuard(getattr(app, "console_log", None))
+        self._before: dict[int, Any] = {}
+        """What the signals did before the screen was taken."""
+        self._look: asyncio.TimerHandle | None = None
 
     def _get_terminal_size(self) -> tuple[int, int]:
         try:
@@ -99,10 +118,37 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         self._guard.take()
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        loop = asyncio.get_running_loop()
+        for number in ENDS:
+            before = signal.getsignal(number)
+            if number not in self._before and before is not signal.SIG_IGN:
+                self._before[number] = before
+                loop.add_signal_handler(number, self._leave, number)
+        self._watch(loop)
 
     def stop_application_mode(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+        for number, before in self._before.items():
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, before)
+        self._before.clear()
         super().stop_application_mode()
         self._guard.give_back()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        if hung_up(STDIN):
+            self._leave(signal.SIGHUP)
+        else:
+            self._look = loop.call_later(LOOK_S, self._watch, loop)
+
+    def _leave(self, number: int) -> None:
+        """Ends the application as if it had been left. What it still draws goes nowhere when the terminal is gone."""
+        if number == signal.SIGHUP:
+            nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(nowhere, self._screen_file.fileno())
+            os.close(nowhere)
+        self._app.exit(return_code=128 + number)
 
     def close(self) -> None:
         """Ends the writer, and with it the last frame."""

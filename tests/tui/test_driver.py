@@ -51,7 +51,9 @@ class Steady(App):
         with self.batch_update(), self.suspend():
             print("lent to a shell", flush=True)
 
-Steady(driver_class=TerminalDriver if guarded else LinuxDriver).run()
+app = Steady(driver_class=TerminalDriver if guarded else LinuxDriver)
+app.run()
+Path(sys.argv[2] + ".left").write_text(f"left with {app.return_code}")
 libc.write(2, b"given back\\n", 11)
 """
 
@@ -59,12 +61,14 @@ libc.write(2, b"given back\\n", 11)
 class Screen:
     """A program in a pseudo-terminal, and what its terminal shows."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, ignore_hang_up: bool = False) -> None:
         self.screen = pyte.Screen(COLUMNS, LINES)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
-        self.pid, self._terminal = pty.fork()
+        self.pid, self.terminal = pty.fork()
         if self.pid == 0:
+            if ignore_hang_up:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
             os.chdir(ROOT)
             environment = {
                 "PYTHONPATH": str(ROOT),
@@ -73,7 +77,7 @@ class Screen:
                 "LANG": "C.UTF-8",
             }
             os.execvpe(sys.executable, [sys.executable, "-c", PROGRAM, *arguments], environment)
-        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
 
     def until(self, words: str) -> str:
         """Reads until the screen shows the words; fails with what it shows instead."""
@@ -84,11 +88,11 @@ class Screen:
         return self.text
 
     def _read(self) -> bool:
-        ready, _, _ = select.select([self._terminal], [], [], 1.0)
+        ready, _, _ = select.select([self.terminal], [], [], 1.0)
         if not ready:
             return True
         try:
-            data = os.read(self._terminal, 65536)
+            data = os.read(self.terminal, 65536)
         except OSError:
             return False
         self.raw += data
@@ -102,12 +106,12 @@ class Screen:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
     def press(self, key: str) -> None:
-        os.write(self._terminal, key.encode())
+        os.write(self.terminal, key.encode())
 
     def end(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
-        os.close(self._terminal)
+        os.close(self.terminal)
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "control"])
@@ -140,6 +144,27 @@ def test_the_descriptors_are_given_back_for_a_shell_and_at_the_end(tmp_path: Pat
         screen.until("given back")
     finally:
         screen.end()
+
+
+@pytest.mark.parametrize("how", ["closed", "ignored", "SIGTERM"])
+def test_a_terminal_that_is_gone_ends_the_application(tmp_path: Path, how: str) -> None:
+    screen = Screen("guarded", str(tmp_path / "console.log"), NOISE, ignore_hang_up=how == "ignored")
+    screen.until("steady screen, disturbed")
+    if how == "SIGTERM":
+        os.kill(screen.pid, signal.SIGTERM)
+        screen.until("given back")
+        assert b"\x1b[?1049l" in screen.raw
+    else:
+        os.close(screen.terminal)
+    end = time.monotonic() + WAIT_S
+    while (ended := os.waitpid(screen.pid, os.WNOHANG))[0] == 0:
+        if time.monotonic() > end:
+            os.kill(screen.pid, signal.SIGKILL)
+            os.waitpid(screen.pid, 0)
+            pytest.fail("still there")
+        time.sleep(0.05)
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
+    assert "left with" in (tmp_path / "console.log.left").read_text()
 
 
 def test_a_log_that_cannot_be_opened_costs_the_log_alone(tmp_path: Path) -> None:
