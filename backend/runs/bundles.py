@@ -61,7 +61,8 @@ class Bundle:
     @property
     def report(self) -> str:
         """`12 files, 34 KiB (9 KiB compressed)`."""
-        return f"{len(self.files)} files, {readable(self.size)} ({readable(len(self.archive))} compressed)"
+        files = "1 file" if len(self.files) == 1 else f"{len(self.files)} files"
+        return f"{files}, {readable(self.size)} ({readable(len(self.archive))} compressed)"
 
 
 def readable(size: int) -> str:

@@ -109,12 +109,8 @@ def plan_job(
     """
     run = replace(run, kind="job", at_boot=True, gang=True, batch="all")
     if run.secret_environment:
-        name = run.secret_environment[0]
-        raise OperatorError(
-            f"--env {name}: a job that starts at boot has no operator's environment, and its metadata is no place for a secret.",
-            f"Keep it in Secret Manager, and read it on the worker: {name}=$(gcloud secrets versions access latest "
-            f"--secret={name}), with the VM's service account allowed to.",
-        )
+        why = "a job that starts at boot has no operator's environment, and its metadata is no place for a secret"
+        raise secret_refused(run.secret_environment[0], why)
     taken = [key for key, _ in (*create.metadata, *create.metadata_files) if key in TAKEN_KEYS]
     if taken:
         raise OperatorError(
@@ -135,6 +131,15 @@ def plan_job(
     made = replace(create, metadata=metadata, metadata_files=())
     return ProductionJob(
         identity, run, made, script, plan.remote_text, run.bundle, url, (*plan.warnings, *_warnings(run, script))
+    )
+
+
+def secret_refused(name: str, why: str) -> OperatorError:
+    """What is said where no value can be taken from the operator's environment."""
+    return OperatorError(
+        f"--env {plain(name)}: {why}.",
+        f"Keep it in Secret Manager, and read it on the worker: {plain(name)}=$(gcloud secrets versions access latest "
+        f"--secret={plain(name)}), with the VM's service account allowed to.",
     )
 
 

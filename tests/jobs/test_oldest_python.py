@@ -119,6 +119,7 @@ def test_a_shipped_program_stands_on_the_standard_library_and_its_siblings(name:
     assert "jax" not in own
     assert own <= sys.stdlib_module_names
     assert not own & NEWER_MODULES
+    assert "pkill" not in (PROGRAMS / f"{name}.py").read_text(), "processes are ended by their number"
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,7 @@ def test_code_is_shipped_and_setup_runs(sim: Simulator, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     assert "from the bundle made" in lines(done)[0]["output"]
+    assert "ships 1 file, 58 B (" in done.stderr, "the size report"
 
 
 # -- runs and logs ----------------------------------------------------------------------------------------------------------
@@ -263,6 +264,16 @@ def test_a_detached_run_is_listed_shown_followed_and_stopped(sim: Simulator) -> 
     *workers, summary = lines(sim.cli("runs", "show", run, "--format", "json"))
     assert {item["outcome"] for item in workers} == {"signalled"}
     assert summary["state"] == "ended"
+
+
+def test_a_regular_expression_is_looked_for_in_the_logs_of_all_workers(sim: Simulator) -> None:
+    text = "echo step 1; case $HOSTNAME in *w-[13]) echo step 2 loss nan;; *) echo step 2 loss 0.5;; esac"
+    assert sim.cli("run", "train-a/0", "--shell", "--", text).returncode == 0
+    found = sim.cli("logs", "last", "--grep", "step [0-9]+ loss n.n$").stdout.splitlines()
+    assert found == [f"train-a/0/{worker}: step 2 loss nan" for worker in (1, 3)]
+    refused = sim.cli("logs", "last", "--grep", "(")
+    assert refused.returncode == 2
+    assert "no regular expression" in refused.stderr
 
 
 def test_following_ends_with_the_run_and_shows_each_line_once(sim: Simulator) -> None:

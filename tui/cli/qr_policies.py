@@ -17,6 +17,7 @@ from backend.cloud.recover import Recovery
 from backend.cloud.usage import LimitStore
 from backend.cloud.validation import problems
 from backend.outcomes import ExitCode, OperatorError
+from backend.runs.production import secret_refused
 from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, print_json, print_table
@@ -42,6 +43,7 @@ def add_keep(parser: argparse.ArgumentParser) -> None:
         metavar="COMMAND",
         help="run here, each time it is ready anew, such as a detached run",
     )
+    parser.add_argument("--env", action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("--yes", action="store_true", help="do not ask: it will delete and make again by itself")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent after a preemption")
     add_format(parser)
@@ -65,6 +67,10 @@ async def keep(arguments: argparse.Namespace) -> int:
     context = context_of(arguments)
     if not arguments.name:
         return await _list_keeps(arguments)
+    for text in arguments.env:
+        raise secret_refused(
+            text.partition("=")[0], "what is kept is made again when nobody is there to give a value"
+        )
     if min(arguments.preemptions, arguments.failures) < 0:
         raise OperatorError("A budget cannot be below 0.", "0 means: never made again for that reason.")
     try:

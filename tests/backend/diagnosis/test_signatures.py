@@ -23,6 +23,13 @@ LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
         ),
         (b"open(/dev/vfio/2): Device or resource busy", "device-busy", "/dev/vfio/2"),
         (b"Couldn't open iommu group", "device-busy", "?"),
+        (b"ABORTED: The TPU is already in use: /tmp/libtpu_lockfile exists", "lockfile", "lock file"),
+        (b"An NVIDIA GPU may be present; Falling back to cpu.", "cpu-fallback", "runs on the CPU"),
+        (
+            b"jaxlib version 0.4.31 is newer than and incompatible with jax version 0.4.30",
+            "version-skew",
+            "do not belong",
+        ),
         (b"Ran out of memory in memory space hbm. Used 17.20G of 15.75G hbm. Exceeded", "hbm", "17.20G of 15.75G"),
         (b"ModuleNotFoundError: No module named 'jax'", "jax-missing", "'jax'"),
         (b"UNKNOWN: Failed to start RPC server", "coordinator-port", "taken"),

@@ -306,6 +306,13 @@ def test_a_dry_run_shows_the_exact_script_that_would_be_sent(simulators: Simulat
     assert table.stdout.startswith("#!/usr/bin/env python3\n# Made by slicetower")
 
 
+def test_a_keep_takes_no_variable_of_the_operator_and_names_the_cure(simulators: SimulatorFactory) -> None:
+    done = simulators().cli("qr", "keep", "train-a", "--yes", "--env", "HF_TOKEN")
+    assert done.returncode == 2
+    assert "--env HF_TOKEN: what is kept is made again when nobody is there" in done.stderr
+    assert "Secret Manager" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("more", "what"),
     [
