@@ -135,7 +135,7 @@ class PolicyStore:
                 "INSERT INTO keeps (project, zone, name, preemption_budget, failure_budget, on_ready, owner, alive_at) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET preemption_budget = excluded.preemption_budget, "
                 "failure_budget = excluded.failure_budget, on_ready = excluded.on_ready, owner = excluded.owner, "
-                "alive_at = excluded.alive_at, ended_at = NULL",
+                "alive_at = excluded.alive_at, ended_at = NULL, last_text = ''",
                 (
                     *keep.key,
                     keep.preemption_budget,

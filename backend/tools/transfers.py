@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,5 +130,15 @@ async def _one(
         return Transfer(worker, Outcome.UNKNOWN, f"The connection was lost: {plain(str(error))}.")
     except asyncssh.SFTPError as error:
         return Transfer(worker, Outcome.FAILED, f"{plain(where)}: {plain(error.reason)}")
-    except (asyncssh.Error, OSError) as error:
+    except OSError as error:
+        return Transfer(worker, Outcome.FAILED, _of_this_machine(error, where))
+    except asyncssh.Error as error:
         return Transfer(worker, Outcome.FAILED, plain(str(error)))
+
+
+def _of_this_machine(error: OSError, where: str) -> str:
+    """The file that could not be read or written here, and why; a full disk leaves what looks like a whole file."""
+    place = error.filename or getattr(error, "dstpath", b"") or where
+    name = place.decode(errors="replace") if isinstance(place, bytes) else str(place)
+    cut = "; what is there now is cut short" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return f"{plain(name)}: {plain(error.strerror or str(error))}{cut}"

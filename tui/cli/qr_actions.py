@@ -12,7 +12,7 @@ from backend.cloud.policies import PolicyStore
 from backend.cloud.recover import Recovery
 from backend.cloud.remains import delete_orphan, remains
 from backend.cloud.usage import LimitStore
-from backend.model import QueuedResource
+from backend.model import QueuedResource, QueuedResourceState
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
@@ -91,6 +91,8 @@ async def delete(arguments: argparse.Namespace) -> int:
     async with Tower.open(context, watch=False) as tower:
         fleet = await tower.refresh()
         items = [find(fleet, name) for name in dict.fromkeys(arguments.names)]
+        if not arguments.force:
+            _require_force(items)
         if arguments.dry_run:
             shown = [
                 equivalents.delete(item, rest_of(context), force=arguments.force, run_async=arguments.run_async)
@@ -106,6 +108,21 @@ async def delete(arguments: argparse.Namespace) -> int:
             force=arguments.force,
             wait=not arguments.run_async,
             timeout=arguments.timeout,
+        )
+
+
+def _require_force(items: list[QueuedResource]) -> None:
+    """Raises OperatorError where slices run: the service would refuse it, after a name was typed for nothing."""
+    running = [item for item in items if item.state == QueuedResourceState.ACTIVE]
+    if running:
+        for item in running:
+            print(line_of(item), file=sys.stderr)
+        names = ", ".join(item.name for item in running)
+        raise OperatorError(
+            f"{names} is ACTIVE: it is deleted only together with its slices."
+            if len(running) == 1
+            else f"{names} are ACTIVE: they are deleted only together with their slices.",
+            "Add --force to end what runs there and delete them too.",
         )
 
 

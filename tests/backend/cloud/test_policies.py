@@ -85,7 +85,7 @@ def test_one_process_holds_the_lease_until_it_is_silent(tmp_path: Path) -> None:
     assert (left.running, left.preemptions, left.last_text) == (False, 1, "one")
     taken = second.start_keep(KEEP)
     assert taken is not None
-    assert taken.preemptions == 1
+    assert (taken.preemptions, taken.last_text) == (1, ""), "what the last process said is not said of this one"
     assert not first.update_keep(KEEP.key)
     second.release_keep(KEEP.key, end=True)
     assert second.keeps() == []

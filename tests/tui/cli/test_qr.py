@@ -67,8 +67,11 @@ def test_list_is_narrowed_by_zone_and_state(run: Run, default: Simulator) -> Non
         (("create", "x", "--from-gcloud", "gcloud compute tpus queued-resources create x", *GOOD), "two sources", "only"),
         (("create", "x", *GOOD, "--async", "--wait"), "exclude", ""),
         (("delete", "trian-a", "--yes"), "no queued resource trian-a", "train-a"),
-        (("delete", "train-a"), "needs a confirmation", "--yes"),
-        (("delete", "train-a", "old-d"), "needs a confirmation", "--yes"),
+        (("delete", "train-a", "--force"), "needs a confirmation", "--yes"),
+        (("delete", "train-a", "old-d", "--force"), "needs a confirmation", "--yes"),
+        (("delete", "old-d"), "needs a confirmation", "--yes"),
+        (("delete", "train-a", "--yes"), "train-a is ACTIVE", "--force"),
+        (("delete", "old-d", "train-a", "--dry-run"), "train-a is ACTIVE", "--force"),
         (("reset", "train-a"), "needs a confirmation", "--yes"),
         (("recreate", "train-a"), "needs a confirmation", "--yes"),
         (("cleanup",), "needs a confirmation", "--yes"),
@@ -161,10 +164,8 @@ def test_the_journey_create_wait_describe_reset_preempt_recreate_delete(
     assert again.lines[0]["workers_ready"] == 8
     assert again.lines[0]["created_at"] != made.lines[0]["created_at"]
     refused = run(world, "qr", "delete", "pod", "--yes", "--format=json")
-    assert refused.code == ExitCode.CLOUD
-    assert refused.lines[0]["accepted"] is False
+    assert (refused.code, refused.out) == (ExitCode.USAGE, "")
     assert "--force" in refused.err
-    assert "must be one of" in refused.err
     deleted = run(world, "qr", "delete", "pod", "--yes", "--force", "--format=json")
     assert deleted.code == ExitCode.OK, deleted.err
     assert deleted.lines == [{"name": "pod", "zone": "us-west4-a", "deleted": True, "accepted": True, "error": None}]
