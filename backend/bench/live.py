@@ -60,6 +60,7 @@ class FollowedRun(Protocol):
     @property
     def ended_at(self) -> datetime | None: ...
     def log(self, index: int) -> WorkerLog: ...
+    def has_log(self, index: int) -> bool: ...
     async def wait(self) -> None: ...
     async def stop(self) -> StopReport: ...
 
@@ -231,7 +232,8 @@ class Bench:
         """Reads what the logs have new. True when anything changed. No await, no thread: call it on a clock."""
         for index, result in enumerate(self.run.results):
             address = result.worker.address
-            if address not in self._workers and (result.output_bytes or address in self.run.logs):
+            told = result.output_bytes or address in self.run.logs
+            if address not in self._workers and told and self.run.has_log(index):
                 log = self.run.log(index)
                 self._workers[address] = WorkerReadings(log, self._record.peak_tflops_per_device, self._pattern)
         ended = self.run.state == RunState.ENDED

@@ -181,6 +181,11 @@ class Run:
         self._placed[index] = log
         return log
 
+    def has_log(self, index: int) -> bool:
+        """Whether `log` finds one or may begin one: those of a run that has ended may have been removed since."""
+        begins = self._writable_logs and not self.results[index].ended
+        return begins or self.workers[index].address in self.logs or self.log_path(index).exists()
+
     def open_logs(self) -> None:
         """Opens all logs that exist, as after a restart."""
         for index in range(len(self.workers)):

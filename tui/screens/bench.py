@@ -155,11 +155,17 @@ class BenchScreen(ConsoleScreen):
         """What holds the readings: the living one, or its logs read again.
 
         Raises:
-            OperatorError: Its run is not known any more.
+            OperatorError: Its run is not known any more, or none of its logs is kept.
         """
         from backend.bench.live import Bench
+        from tui.screens.logs import NO_LOGS
 
-        return self.bench if self.bench is not None else Bench(self.console.find_run(self.record().id), self.record())
+        if self.bench is not None:
+            return self.bench
+        run = self.console.find_run(self.record().id)
+        if not any(run.has_log(place) for place in range(len(run.workers))):
+            raise OperatorError(NO_LOGS, "Its figures are kept without them.")
+        return Bench(run, self.record())
 
     def do_benchmark(self) -> None:
         record = self.record()

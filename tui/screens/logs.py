@@ -64,8 +64,7 @@ class RunLogs:
 
     def _is_kept(self, name: str) -> bool:
         """Whether there is a log to open: those of a run that has ended may have been removed since."""
-        place = self._places[name]
-        return name in self.run.logs or not self.run.results[place].ended or self.run.log_path(place).exists()
+        return self.run.has_log(self._places[name])
 
     def has_output(self, name: str) -> bool:
         return self.run.results[self._places[name]].output_bytes > 0 or name in self.run.logs

@@ -187,7 +187,9 @@ class SetupScreen(RunScreen):
         """The last word of progress of each worker."""
         for index, result in enumerate(self.run_.results):
             address = result.worker.address
-            if not result.output_bytes or self._said.get(address, (-1, ""))[0] == result.output_bytes:
+            if not result.output_bytes or not self.run_.has_log(index):
+                continue
+            if self._said.get(address, (-1, ""))[0] == result.output_bytes:
                 continue
             log = self.run_.log(index)
             log.refresh()

@@ -133,6 +133,9 @@ class LocalRun:
     def log(self, index: int) -> WorkerLog:
         return self.logs[self.workers[index].address]
 
+    def has_log(self, index: int) -> bool:
+        return self.workers[index].address in self.logs
+
     async def wait(self) -> None:
         assert self._task is not None
         await asyncio.shield(self._task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -288,9 +289,10 @@ def bench_record(identity: str, *, slices: int = 2, rate: float = 151.2, started
     )
 
 
+SHORN_ID = "20261130-130500-a9rw"
 BENCHES = (
     bench_record(BENCH_ID, started=ago(hours=1, minutes=55)),
-    bench_record("20261130-130500-a9rw", slices=1, rate=158.6, started=ago(hours=1)),
+    bench_record(SHORN_ID, slices=1, rate=158.6, started=ago(hours=1)),
 )
 
 
@@ -307,6 +309,15 @@ def _run_of(bench: BenchRecord) -> RunRecord:
     return RunRecord(
         bench.id, request, workers, results, RunState.ENDED, "demo", text, bench.started_at, bench.ended_at
     )
+
+
+def readings_of(place: int) -> list[str]:
+    """What the first benchmark printed on one worker; the logs of the other were removed."""
+    return [
+        json.dumps({"step": point.step, "step_time_s": point.step_time_s, "tflops_per_device": rate})
+        for point in BENCHES[0].points
+        if (rate := round((point.tflops_per_device or 0.0) + place / 10, 3))
+    ]
 
 
 BENCH_RUNS = tuple(_run_of(bench) for bench in BENCHES)

@@ -109,6 +109,9 @@ class FixedClient:
             "state": {"state": item.state, "stateInitiator": "SERVICE"},
         }
 
+    async def describe_node(self, project: str, zone: str, node_id: str) -> dict[str, Any]:
+        return {"name": f"projects/{project}/locations/{zone}/nodes/{node_id}", "state": "READY"}
+
     async def accelerator_types(self, project: str, zone: str) -> list[str]:
         return ["v5litepod-16", "v5litepod-32", "v5p-128"]
 
@@ -135,9 +138,17 @@ class NoPool:
     """Reaches nobody: nothing here leaves this process."""
 
     connected = 0
+    host_keys = SimpleNamespace(read=lambda workers: None)
 
-    async def connection(self, worker: WorkerRef) -> None:
+    async def connection(self, worker: WorkerRef, *_more: object) -> None:
         raise OperatorError(f"{worker.address} is not reached from here.")
+
+    lease = connection
+
+    async def require_key(self) -> None: ...
+
+    async def identity(self) -> None:
+        raise OperatorError("There is no key here.")
 
     async def close(self) -> None: ...
 
@@ -200,12 +211,12 @@ async def _past(context: Context) -> None:
     store = RunStore(journal)
     for record in (facts.ENDED, facts.LIVE_RECORD, *facts.BENCH_RUNS):
         store.create(record)
-    record = facts.ENDED
     logs = LogStore(own.runs_dir)
-    for place, worker in enumerate(record.workers):
-        log = logs.open(record.id, worker.file_stem)
-        for line in facts.output_of(place):
-            log.append(f"{line}\n".encode(), at=record.started_at.timestamp() + place)
+    for record, output_of in ((facts.ENDED, facts.output_of), (facts.BENCH_RUNS[0], facts.readings_of)):
+        for place, worker in enumerate(record.workers):
+            log = logs.open(record.id, worker.file_stem)
+            for line in output_of(place):
+                log.append(f"{line}\n".encode(), at=record.started_at.timestamp() + place)
     logs.close()
     for bench in facts.BENCHES:
         BenchStore(journal).save(bench)
