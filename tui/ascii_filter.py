@@ -26,6 +26,7 @@ _FRAMES = {
     "“”": '"',
     "‘’": "'",
     "\N{NO-BREAK SPACE}": " ",
+    "".join(map(chr, range(0x2400, 0x2422))): "^",
 }
 TABLE = str.maketrans(
     {letter: plain for letters, plain in _FRAMES.items() for letter in letters}

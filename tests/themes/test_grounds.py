@@ -15,6 +15,7 @@ from tui.look import contrast
 from tui.themes import shipped_themes
 
 ROOT = Path(__file__).parents[2]
+SNAPSHOTS = ROOT / "tests" / "tui" / "snapshots"
 TRUECOLOR = [theme for theme in shipped_themes()[0].values() if not theme.ansi]
 READ_ON = {
     "panel": (
@@ -66,3 +67,14 @@ def test_no_text_of_the_console_holds_an_emoji_or_a_sign_of_two_cells() -> None:
         if any(ord(sign) in pictures for pictures in PICTORIAL) or (sign.isprintable() and cell_len(sign) > 1)
     ]
     assert not wrong
+
+
+def test_no_screen_shows_an_emoji_of_anybody() -> None:
+    shown = {
+        (picture.stem, unicodedata.name(sign, sign))
+        for picture in SNAPSHOTS.glob("*.svg")
+        for sign in picture.read_text(encoding="utf-8")
+        if any(ord(sign) in pictures for pictures in PICTORIAL)
+    }
+    assert any(SNAPSHOTS.iterdir())
+    assert not shown
