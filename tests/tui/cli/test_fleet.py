@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -102,6 +103,9 @@ async def test_workers_and_events_are_plain_views_too(tmp_path: Path) -> None:
     assert [row["target"] for row in rows] == [line.split()[0] for line in lines[1:]]
     assert "big-c is gone" in seen.stdout
     assert len(newest.stdout.splitlines()) == 1
-    assert {"at", "kind", "subject", "text"} <= set(json.loads(newest.stdout))
+    page = (Path(__file__).parents[3] / "docs" / "json.md").read_text("utf-8")
+    for option, found in (("`fleet --workers`", rows[0]), ("`fleet --events`", json.loads(newest.stdout))):
+        told_there = next(line for line in page.splitlines() if option in line)
+        assert list(found) == re.findall(r"`([a-z_]+)`", told_there), option
     assert none.returncode == ExitCode.USAGE
     assert "--events 0" in none.stderr
