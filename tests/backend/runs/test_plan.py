@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -100,6 +101,19 @@ def test_words_that_only_a_shell_understands_are_warned_of(line: str, word: str)
 )
 def test_words_that_a_program_takes_as_they_are_are_not_warned_of(line: str) -> None:
     assert make_plan(RunRequest(tuple(shlex.split(line))), [worker(0)]).warnings == ()
+
+
+def test_the_text_that_is_shown_does_what_the_workers_do() -> None:
+    """Typed into a shell by hand it is the same command."""
+    words = ["$HOME", "`id`", "a b  c", "'", '"', "*", "back\\slash", "", "new\nline", "\u00e9", "-n"]
+    request = RunRequest(("printf", "%s|", *words), environment=(("A", "$x 'y'"),))
+    text = make_plan(request, [worker(0)]).remote_text
+    done = subprocess.run(["/bin/sh", "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "".join(f"{word}|" for word in words)
+    text = make_plan(
+        RunRequest(('printf %s "$A"',), shell=True, environment=request.environment), [worker(0)]
+    ).remote_text
+    assert subprocess.run(["/bin/sh", "-c", text], capture_output=True, text=True, check=True).stdout == "$x 'y'"
 
 
 def test_the_text_that_is_shown_hides_values_of_secrets() -> None:
