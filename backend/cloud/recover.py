@@ -36,6 +36,8 @@ CREATE_ATTEMPTS = 5
 CREATES_IN_FLIGHT = 8
 """Bursts of creates end in code 13 (field notes, 1a, row 3)."""
 OPERATION_TIMEOUT_S = 600.0
+MAKING = "asks for the same again"
+"""Kept before the create is sent: a request of that name that is there afterwards may be the one that was wished for."""
 IDLE_S = 5.0
 """Between looks for wishes that were kept elsewhere."""
 
@@ -274,6 +276,10 @@ class Recovery:
                 self._gone(intent)
                 return
             if _is_another(found, intent):
+                newest = self.store.get(intent.id) or intent
+                if intent.kind is IntentKind.RECREATE and (not newest.open or newest.last_text == MAKING):
+                    # Two may pursue one wish, as a keep and its console do. The same request id makes one create of both.
+                    return
                 text = f"Another request is called {intent.name} now; it is left alone."
                 if intent.kind is IntentKind.RECREATE:
                     text = f"{intent.name} exists again already; nothing is made."
@@ -331,6 +337,7 @@ class Recovery:
         current = self.store.get(intent.id) or intent
         if not current.open or current.request is None:
             return
+        self.store.attempt(intent, MAKING)
         try:
             operation = await self.create(current.request, request_id=current.request_id)
             await self.cloud.wait_operation(operation, OPERATION_TIMEOUT_S)

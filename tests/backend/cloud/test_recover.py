@@ -203,6 +203,40 @@ async def test_recreate_asks_for_the_same_again(
     await recovery.delete(before.key, force=True, timeout_s=LONG_S)
 
 
+async def test_two_that_pursue_one_wish_make_one_request_and_neither_takes_it_for_a_strangers(
+    recovery: Recovery, client: CloudClient, store: IntentStore, simulator: Simulator
+) -> None:
+    """A keep and its console do: the second looked when the first had sent the create, and had not closed the wish."""
+    before = await make(recovery, client, wanted("again-two"), "ACTIVE")
+    _, intent = await recovery.wish_recreate(before.key)
+    release = asyncio.Event()
+
+    class Slow(CloudClient):
+        async def wait_operation(self, operation: Operation, timeout_s: float) -> Operation:
+            await release.wait()
+            return await super().wait_operation(operation, timeout_s)
+
+    slow = Slow(simulator.context)
+    first = asyncio.create_task(Recovery(slow, store, pace=PACE).pursue(intent))
+    try:
+
+        async def made_again() -> bool:
+            if await gone(client, before.key):
+                return False
+            return (await client.get_queued_resource(*before.key)).created_at != before.created_at
+
+        await until(made_again)
+        second = await recovery.pursue(intent)
+        release.set()
+        assert (second.outcome, (await first).outcome) == (IntentOutcome.DONE, IntentOutcome.DONE)
+        assert (await client.get_queued_resource(*before.key)).created_at != before.created_at
+    finally:
+        release.set()
+        first.cancel()
+        await slow.close()
+    await recovery.delete(before.key, force=True, timeout_s=LONG_S)
+
+
 async def test_recreate_works_while_the_name_is_still_deleting(
     recovery: Recovery, client: CloudClient, simulators: SimulatorFactory, store: IntentStore
 ) -> None:
