@@ -214,6 +214,8 @@ def _fate(result: WorkerResult) -> str:
             return f"Ended by signal {result.signal}{', as the kernel does when memory runs out' if killed else ''}."
         case Outcome.FAILED if result.exit_code == 137:
             return "Ended with code 137: it was killed, as the kernel does when memory runs out."
+        case Outcome.FAILED if result.exit_code is None:
+            return result.error or "Ended, and nobody saw with which code."
         case Outcome.FAILED:
             return f"Ended with code {result.exit_code}."
         case Outcome.PENDING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rich.style import Style
@@ -9,10 +10,13 @@ from rich.style import Style
 from backend.diagnosis.grouping import OUTPUT_LIMIT
 from backend.outcomes import Outcome
 from backend.runs.fanout import Phase, WorkerResult
+from backend.runs.model import RunRecord, RunRequest, RunState
 from backend.targets import WorkerRef
 from tui.look import PLAIN
 from tui.screens.run_rows import gather, progress_words
+from tui.screens.runs import outcome_words
 from tui.widgets.outcome_groups import LINES_SHOWN, group_lines
+from tui.wording import utc_now
 
 
 def worker(index: int) -> WorkerRef:
@@ -27,6 +31,15 @@ def test_workers_that_run_are_called_running_and_not_pending() -> None:
         WorkerResult(worker(3), Outcome.TIMED_OUT, Phase.ENDED),
     ]
     assert progress_words(results) == "2 running, 1 connecting, 1 timed out"
+
+
+def test_the_list_of_runs_calls_them_so_as_well() -> None:
+    results = (WorkerResult(worker(0), phase=Phase.RUNNING), WorkerResult(worker(1), phase=Phase.CONNECTING))
+    record = RunRecord(
+        "r", RunRequest(("true",)), (worker(0), worker(1)), results, RunState.RUNNING, "", "", utc_now()
+    )
+    assert outcome_words(record).text == "1 running, 1 connecting"
+    assert outcome_words(replace(record, state=RunState.DETACHED)).text == "2 pending"
 
 
 def shown(tmp_path: Path, output: bytes) -> list[str]:

@@ -26,8 +26,10 @@ from tui.screens.create import FURTHER, CreateScreen
 from tui.screens.create_form import FIELDS
 from tui.screens.events import sentence
 from tui.screens.setup import SetupFormScreen
+from tui.screens.workers import WorkersScreen
 from tui.settings import Settings
 from tui.widgets.live_table import LiveTable
+from tui.widgets.table_filter import cell_text
 
 GOOD = {"name": "asked", "zone": "us-west4-a", "accelerator_type": "v5litepod-16", "tier": "spot", "node_count": "1"}
 
@@ -232,3 +234,23 @@ async def test_a_message_is_shown_to_its_last_word(
             await driven.shows("for all of them.")
         finally:
             await app.close_tower()
+
+
+async def test_the_lowest_terminal_shows_the_row_of_the_cursor(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=(40, 10)) as driven:
+        await driven.shows("slice 0")
+        for _ in range(4):
+            await driven.press("down")
+        row = driven.app.screen.query_one(LiveTable).cursor_row
+        assert row is not None
+        name = cell_text(row.cells[0])
+        await driven.until(lambda: f"▌ {name}" in driven.text, f"the row of {name}")
+
+
+def test_many_workers_are_few_words_in_the_crumbs() -> None:
+    assert (
+        WorkersScreen(["train-a/0/0", "train-a/0/1", "train-a/1/0", "train-a/1/1"]).crumb == "workers train-a/0-1/0-1"
+    )
+    assert WorkersScreen(["train-a", "b/0/1"]).crumb == "workers train-a b/0/1"

@@ -19,7 +19,7 @@ from tui.actions import BY_ID, RUNS, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
 from tui.screens.run_questions import ask_note, ask_stop, note_words
-from tui.screens.run_rows import fold_targets
+from tui.screens.run_rows import fold_targets, progress_words
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.wording import count, utc_now
@@ -42,9 +42,12 @@ COLUMNS = (
 STATE_TOKENS = {RunState.RUNNING: "state-provisioning", RunState.DETACHED: "state-waiting", RunState.ENDED: "muted"}
 
 
-def outcome_words(summary: Mapping[Outcome, int]) -> Cell:
-    """`8 ok`, `7 ok, 1 failed`: bad news coloured."""
+def outcome_words(item: Run | RunRecord) -> Cell:
+    """`8 ok`, `7 running, 1 failed`: bad news coloured."""
+    summary = item.summary
     text = ", ".join(f"{number} {outcome.replace('_', ' ')}" for outcome, number in summary.items())
+    if item.state is RunState.RUNNING:
+        text = progress_words(item.results)
     bad = any(outcome not in (Outcome.OK, Outcome.PENDING, Outcome.NOT_STARTED) for outcome in summary)
     return Cell(text, token="outcome-failed" if bad else "")
 
@@ -60,7 +63,7 @@ def row(item: Run | RunRecord, now: datetime, note: str = "") -> Row:
             Cell(f"{item.started_at:%m-%d %H:%M:%S}", token="muted", sort=item.started_at.timestamp()),
             Cell(item.state.value, token=STATE_TOKENS.get(item.state, "muted")),
             number_cell(size),
-            outcome_words(item.summary),
+            outcome_words(item),
             number_cell(took, format_duration(took) if item.ended_at or item.state is RunState.RUNNING else "-"),
             command,
             Cell(note, token="muted"),

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from backend.model import Fleet, QueuedResource
 from backend.outcomes import OperatorError
 from backend.runs.fanout import WorkerResult
-from backend.targets import WorkerRef, select
+from backend.targets import WorkerRef, fold, select
 from tui.actions import BY_ID, WORKERS, bindings
 from tui.screens.base import TableScreen
 from tui.screens.logs import LogTiles, poll_s, tiles_that_fit
@@ -57,7 +57,8 @@ class WorkersScreen(TableScreen):
         self._slices: SliceIndex = {}
         self._stamp: object = None
         self._pointed: str | None = None
-        self.crumb = f"workers {' '.join(targets)}".strip()
+        single = len(targets) > 1 and all(target.count("/") == 2 for target in targets)
+        self.crumb = f"workers {fold(targets) if single else ' '.join(targets)}".strip()
 
     def compose_body(self) -> Iterable[Widget]:
         with Container(id="workers"):

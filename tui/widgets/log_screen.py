@@ -213,6 +213,10 @@ class LogScreen(LogKeys):
         numbers = dict.fromkeys(number for number, _ in self._page)
         self._lines = {number: line for number in numbers if (line := reader.line(number)) is not None}
 
+    def empty_words(self) -> str:
+        """What stands where there is no line."""
+        return self.empty
+
     def render_line(self, y: int) -> Strip:
         painter = self._painter or self._ensure_painter()
         if y == self.page_height and self.size.height > 1:
@@ -224,7 +228,9 @@ class LogScreen(LogKeys):
         line = self._lines.get(number)
         if line is None or reader is None:
             if y == 1 and not self._page:
-                return status_line([(f"  {self.empty}", "muted", 0)], painter.look, painter.base, self.size.width)
+                return status_line(
+                    [(f"  {self.empty_words()}", "muted", 0)], painter.look, painter.base, self.size.width
+                )
             return Strip.blank(self.size.width, painter.base)
         cursor = not reader.following and number == reader.cursor
         marked = number in self.marks

@@ -236,6 +236,9 @@ class LogView(LogScreen, can_focus=True):
             self.notice = f"looking for the {'next' if direction > 0 else 'previous'} {kind}"
         self.refresh_status()
 
+    def empty_words(self) -> str:
+        return "it ended without any output" if self.writer_ended else self.empty
+
     def status_facts(self) -> LogFacts:
         """What the status line says."""
         source, reader = self.source, self.reader

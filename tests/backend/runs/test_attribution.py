@@ -51,6 +51,11 @@ def test_the_survivors_name_the_silent_dead_though_it_was_seen_last() -> None:
     assert [set(each.workers) for each in found.symptoms] == [{"a/0/0", "a/0/1", "a/1/1"}]
 
 
+def test_an_end_without_a_code_is_no_code() -> None:
+    results = [result(0, Outcome.FAILED, 1.0, None), result(1, Outcome.SIGNALLED, 2.0)]
+    assert verdict(results, {}).what == "Ended, and nobody saw with which code."
+
+
 def test_process_numbers_that_the_run_set_lead_to_their_worker() -> None:
     order = {f"a/{place // 2}/{place % 2}": {"SLICETOWER_PROCESS_ID": str(3 - place)} for place in range(4)}
     results = [result(place, Outcome.FAILED, 1.0) for place in range(4)]

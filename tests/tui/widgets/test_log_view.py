@@ -353,3 +353,11 @@ async def test_an_empty_log_says_so() -> None:
     async with WidgetApp(view).run_test(size=SIZE) as pilot:
         await pilot.pause()
         assert seen(view)[1].strip() == "no output yet: the command runs"
+
+
+async def test_a_log_that_has_ended_empty_awaits_nothing() -> None:
+    view = LogView(FakeLog())
+    view.writer_ended = True
+    async with WidgetApp(view).run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert seen(view)[1].strip() == "it ended without any output"
