@@ -11,7 +11,7 @@ from typing import Any
 
 from backend.sanitize import plain
 from backend.targets import fold
-from backend.tools import judge_outside
+from backend.tools import judge_outside, judge_places
 from backend.tools.looked import Expected, Looked, Said, grouped, is_cpu
 from backend.tools.model import Finding, Severity
 
@@ -370,6 +370,7 @@ RULES: Sequence[Callable[[Looked], Iterator[Finding]]] = (
     boots,
     tokens,
     *judge_outside.RULES,
+    *judge_places.RULES,
     unreadable,
 )
 _ORDER = {Severity.FAIL: 0, Severity.WARN: 1, Severity.OK: 2}

@@ -127,6 +127,21 @@ def test_a_fault_of_one_worker_is_told_with_its_place(
     assert words in found.what
 
 
+def numbered(address: str, number: str) -> dict[str, Any]:
+    metadata = {"MEGASCALE_NUM_SLICES": "2", "MEGASCALE_SLICE_ID": address[2], "WORKER_ID": number}
+    return {"multislice": {"environment": {}, "metadata": metadata}}
+
+
+def test_two_workers_of_a_slice_with_one_process_index_are_told() -> None:
+    well = {"a/0/0": numbered("a/0/0", "0"), "a/0/1": numbered("a/0/1", "1"), "a/1/0": numbered("a/1/0", "0")}
+    assert bad(findings(well)) == []
+    (found,) = bad(findings({**well, "a/0/1": numbered("a/0/1", "0")}))
+    assert (found.check, found.severity, found.workers) == ("process index", "fail", ("a/0/0", "a/0/1"))
+    assert "2 workers of a/0 are worker 0" in found.what
+    (moved,) = bad(findings({**well, "a/1/0": numbered("a/1/0", "7")}))
+    assert (moved.check, moved.severity, moved.workers) == ("process index", "warn", ("a/1/0",))
+
+
 @pytest.mark.parametrize(("free", "severity"), [(9, "warn"), (1, "fail")])
 def test_a_full_disk_is_told_by_its_path(free: int, severity: str) -> None:
     disk = {"path": "/mnt/data", "bytes": 100, "free_bytes": free, "inodes": 0, "free_inodes": 0}
