@@ -66,6 +66,10 @@ def main(arguments: argparse.Namespace) -> int:
     journal = Journal.open(paths().journal)
     try:
         store = BenchStore(journal)
+        if ids := _ids_of(arguments):
+            from tui.cli.bench_catch_up import catch_up
+
+            catch_up(arguments, store, ids)
         if arguments.action == "list":
             return _list(
                 store.records(limit=arguments.limit, queued_resource=arguments.queued_resource), arguments.format
@@ -78,6 +82,12 @@ def main(arguments: argparse.Namespace) -> int:
     finally:
         journal.close()
     return _export(records, arguments)
+
+
+def _ids_of(arguments: argparse.Namespace) -> list[str]:
+    """The benchmarks that are named, whatever the action calls them."""
+    named = getattr(arguments, "id", None)
+    return [*getattr(arguments, "ids", ()), *([named] if named else ())]
 
 
 def _figure(value: float | None, form: str = ".4g") -> str:

@@ -83,14 +83,24 @@ def _peak(arguments: argparse.Namespace) -> float | None:
         raise OperatorError(str(error)) from error
 
 
+def _folder_of(name: str) -> Path | None:
+    """Of a run's logs, by its id or by `last`."""
+    if Path(name).name != name:
+        return None
+    if name != "last":
+        return paths().runs_dir / name
+    runs = [each.name for each in paths().runs_dir.glob("*") if each.is_dir()]
+    return paths().runs_dir / max(runs) if runs else None
+
+
 def _sources(names: Iterable[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
     for name in names:
-        folder = paths().runs_dir / name
+        folder = _folder_of(name)
         if name == "-":
             yield "stdin", iter(lambda: os.read(sys.stdin.fileno(), BLOCK_BYTES), b"")
         elif Path(name).is_file():
             yield name, _blocks(Path(name))
-        elif Path(name).name == name and folder.is_dir():
+        elif folder is not None and folder.is_dir():
             logs = sorted(folder.glob("*.log"))
             if not logs:
                 raise OperatorError(f"Run {plain(name)} has no logs.", "`slicetower runs list` shows what there is.")

@@ -37,13 +37,21 @@ VERBS: dict[str, tuple[str, str]] = {
 """Verb -> (module with `add_arguments(parser)` and `main(arguments) -> int`, one line of help)."""
 
 
+BEFORE_VERB = ("--context", "--context-file", "--read-only")
+
+
 class Parser(argparse.ArgumentParser):
     """Tells a mistake in one sentence with its cure; the usage, 30 lines for some verbs, is for `--help`."""
 
     def error(self, message: str) -> NoReturn:
         from backend.sanitize import plain_text
 
-        self.exit(ExitCode.USAGE, f"slicetower: {plain_text(message)}\n  `{self.prog} --help` explains it.\n")
+        cure = f"`{self.prog} --help` explains it."
+        if message.startswith("unrecognized") and any(
+            f" {name}" in message.replace("=", " ") for name in BEFORE_VERB
+        ):
+            cure = f"{', '.join(BEFORE_VERB)} stand before the verb: slicetower --context NAME qr list."
+        self.exit(ExitCode.USAGE, f"slicetower: {plain_text(message)}\n  {cure}\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -70,9 +78,12 @@ def main(argv: Sequence[str]) -> int:
     parser = build_parser()
     arguments = parser.parse_args(list(argv))
     if arguments.version:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        print(f"slicetower {version('slicetower')}")
+        try:
+            print(f"slicetower {version('slicetower')}")
+        except PackageNotFoundError:
+            print("slicetower, not installed: run from its source")
         return ExitCode.OK
     if arguments.verb is None:
         module_name, rest = "tui.cli.console", []

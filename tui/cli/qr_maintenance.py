@@ -111,8 +111,11 @@ async def _start(tower: Tower, item: QueuedResource, chosen: list[Slice], argume
     reasons = [reason for each in chosen if (reason := why_not(each))]
     if reasons or not chosen:
         why = reasons[0] if reasons else f"{item.name} has no slices now"
-        raise OperatorError(f"The maintenance cannot be started by hand now: {why}.", CURE)
-    lines = [line_of(item), f"{', '.join(node_ids)} go away at once, large slices perhaps for hours."]
+        may = ",".join(str(each.index) for each in chosen if not why_not(each))
+        cure = f"Where it may be started: add --slices {may}." if may else CURE
+        raise OperatorError(f"The maintenance cannot be started by hand now: {why}.", cure)
+    go = "goes" if len(node_ids) == 1 else "go"
+    lines = [line_of(item), f"{', '.join(node_ids)} {go} away at once, large slices perhaps for hours."]
     confirm([item.name], "start the maintenance of", yes=arguments.yes, preview=lines)
     operation = await tower.client.perform_maintenance(*item.key, node_ids=tuple(node_ids))
     tower.record(f"started the maintenance of {len(node_ids)} slices", subject=item.name)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib.metadata
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from backend.bench.model import BenchState
 from backend.bench.store import BenchStore
 from backend.cloud.encoding import from_json
 from backend.journal import Journal
 from backend.outcomes import ExitCode, OperatorError
 from tests.simulator import Simulator, SimulatorFactory, run_cli
+from tests.tui.cli.test_bench import kept
+from tui.cli.bench_catch_up import catch_up
+from tui.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +127,65 @@ def test_a_mistyped_option_of_a_file_is_told_with_the_near_ones(sim: Simulator, 
     assert "Did you mean accelerator_type" in err
     code, _, err = run(tmp_path, sim, "qr", "create", "mine", "--from-file", str(tmp_path / "none"))
     assert err.splitlines()[0].endswith("none cannot be read: No such file or directory.")
+
+
+def test_a_detached_benchmark_is_read_on_when_it_is_asked_for(simulators: SimulatorFactory, tmp_path: Path) -> None:
+    world = simulators(scenario="empty", fresh=True)
+    slices = ("--accelerator-type=v5litepod-8", "--runtime-version=v2-alpha-tpuv5-lite", "--zone=us-west4-a")
+    assert run(tmp_path, world, "qr", "create", "one", *slices, "--wait")[0] == ExitCode.OK
+    sizes = ("-if", "8", "-d", "64", "-b", "8", "-n", "1", "--steps", "2")
+    code, out, err = run(tmp_path, world, "bench", "shardings", "one", *sizes, "--detach")
+    assert code == ExitCode.OK, err
+    deadline = time.monotonic() + 90
+    while True:
+        code, shown, err = run(tmp_path, world, "bench", "show", out.strip())
+        assert code == ExitCode.OK, err
+        if "state           done" in shown or time.monotonic() > deadline:
+            break
+        time.sleep(1)
+    assert "over 2 steps" in shown
+    code, steps, err = run(tmp_path, world, "bench", "read", "last", "--format", "json")
+    assert (code, json.loads(steps.splitlines()[-1])["summary"]["source"]) == (ExitCode.OK, "one.0.0"), err
+
+
+def test_a_benchmark_that_cannot_be_asked_is_shown_as_it_was_last_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = Journal.open(tmp_path / "journal.db")
+    store = BenchStore(journal)
+    try:
+        store.save(replace(kept("one", 1.0), state=BenchState.STARTING))
+        arguments = argparse.Namespace(context=None, context_file=str(tmp_path / "none.toml"), read_only=False)
+        catch_up(arguments, store, ["last"])
+    finally:
+        journal.close()
+    assert (
+        "was starting when it was last seen, and can't be asked: There is no context file" in capsys.readouterr().err
+    )
+
+
+def test_options_of_all_verbs_that_stand_after_one_are_told_their_place(sim: Simulator, tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, sim, "qr", "list", "--read-only")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "stand before the verb" in err
+    assert "stand before the verb" not in run(tmp_path, sim, "qr", "list", "--reed-only")[2]
+
+
+def test_a_source_tree_without_metadata_has_a_version_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", none)
+    assert main(["--version"]) == ExitCode.OK
+    assert "run from its source" in capsys.readouterr().out
+
+
+def test_a_maintenance_of_some_slices_says_which_may_be_started(simulators: SimulatorFactory, tmp_path: Path) -> None:
+    world = simulators(fresh=True)
+    world.inject("maintenance", "train-a/1")
+    code, out, err = run(tmp_path, world, "qr", "maintenance", "train-a", "--start", "--yes")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "no maintenance of train-a-0 is announced" in err
+    assert "add --slices 1" in err
