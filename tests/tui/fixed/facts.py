@@ -314,7 +314,10 @@ def _run_of(bench: BenchRecord) -> RunRecord:
 def readings_of(place: int) -> list[str]:
     """What the first benchmark printed on one worker; the logs of the other were removed."""
     return [
-        json.dumps({"step": point.step, "step_time_s": point.step_time_s, "tflops_per_device": rate})
+        json.dumps(
+            {"step": point.step, "step_time_s": point.step_time_s, "tflops_per_device": rate}
+            | ({"warmup": True} if point.set_aside else {})
+        )
         for point in BENCHES[0].points
         if (rate := round((point.tflops_per_device or 0.0) + place / 10, 3))
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tests.tui.fixed import facts
+from tests.tui.fixed import facts, tools
 from tests.tui.fixed.world import FixedClient, FixedConsole
 
 Way = Callable[[FixedConsole], Awaitable[object]]
@@ -111,6 +111,55 @@ async def delete(driven: FixedConsole) -> None:
     await driven.press("D")
 
 
+def tool(name: str) -> Way:
+    """A tool for the fixed workers, opened as its key does."""
+
+    async def way(driven: FixedConsole) -> None:
+        await at_train(driven)
+        getattr(driven.app, f"open_{name}")(["train-a"])
+
+    return way
+
+
+async def copies(driven: FixedConsole) -> None:
+    from tui.screens.copies import CopiesScreen, CopyRequest
+
+    await at_train(driven)
+    driven.app.push_screen(CopiesScreen(CopyRequest(True, ("train-a",), ("train.py",), "code")))
+
+
+async def forwards(driven: FixedConsole) -> None:
+    await at_train(driven)
+    driven.app.open_forward("train-a", "6006")
+    await driven.shows("127.0.0.1:6006")
+    driven.app.open_forward("train-a/1/0", "9012:0")
+
+
+async def policies(driven: FixedConsole) -> None:
+    from backend.cloud.intents import IntentKind, IntentStore
+    from backend.cloud.policies import Keep, PolicyStore
+    from backend.cloud.requests import CreateRequest
+
+    await at_train(driven)
+    journal = driven.app.require_tower().journal
+    store = PolicyStore(journal)
+    store.start_keep(Keep(facts.PROJECT, facts.WEST, "train-a", 5, 2))
+    store.update_keep(facts.TRAIN.key, preempted=True, text="made again after a preemption")
+    asked = (facts.WEST, facts.EAST)
+    store.start_race(CreateRequest(f"race-{zone}", facts.PROJECT, zone, "v5litepod-16") for zone in asked)
+    IntentStore(journal, lambda: facts.NOW.timestamp()).wish(
+        IntentKind.DELETE, facts.OLD.key, force=True, target_created_at=facts.ago(days=3, hours=2).timestamp()
+    )
+    await driven.press("9")
+
+
+async def sweep(driven: FixedConsole) -> None:
+    from tui.screens.sweep import SweepScreen
+
+    await at_train(driven)
+    driven.app.push_screen(SweepScreen(tools.sweep()))
+
+
 SCENES = (
     Scene("fleet", on_train(), ("train-a", "ACTIVE", "8/8")),
     Scene("fleet-read-only", on_train(), ("RO",), read_only=True),
@@ -135,6 +184,18 @@ SCENES = (
     Scene("bench-compare", keys("5", "asterisk", "equals_sign"), ("OF A", "the first")),
     Scene("bench-baseline", keys("5", "B"), ("Save this benchmark as a baseline",)),
     Scene("plot-file", command("plot tests/fixtures/logs/maxtext_classic.log"), ("over 8 steps",)),
+    Scene("readings", lambda driven: run_of(driven, facts.BENCH_ID, "v"), ("RATE/DEVICE", "set aside")),
+    Scene("sweep", sweep, ("151", "skipped")),
+    Scene("sweep-form", on_train("b", "f6"), ("sweep",)),
+    Scene("preflight", on_train("b", "f5"), ("all-gather",)),
+    Scene("check", tool("check"), ("process 4711",)),
+    Scene("free", tool("free"), ("4711",)),
+    Scene("setup-form", tool("setup"), ("jax",)),
+    Scene("copy-form", tool("copy"), ("train-a",)),
+    Scene("copies", copies, ("No space left",)),
+    Scene("forwards", forwards, ("127.0.0.1:6006", "127.0.0.1:40001")),
+    Scene("policies", policies, ("another process", "race 1", "delete")),
+    Scene("policies-none", keys("9"), ("Nothing is kept",)),
     Scene("create", keys("C"), ("further options",)),
     Scene("describe", on_train("d"), ("queuedResources/train-a",)),
     Scene("events", keys("6"), ("PROVISIONING", "Run 20261130")),

@@ -37,6 +37,7 @@ from backend.targets import WorkerRef
 from backend.tower import Tower
 from tests.tui.driving import Console
 from tests.tui.fixed import facts
+from tests.tui.fixed.tools import answer_tools
 from tui.app import SliceTower
 from tui.screens.base import ConsoleScreen
 from tui.settings import Settings
@@ -290,8 +291,9 @@ async def fixed_console(
     context = replace(CONTEXT, read_only=read_only)
     await _past(context)
     app = SliceTower(context, settings, console_log=home / "console.log")
-    for module in ("fleet", "workers", "run", "runs", "operations", "deeds", "logs"):
+    for module in ("fleet", "workers", "run", "runs", "operations", "deeds", "logs", "check", "forwards"):
         __import__(f"tui.screens.{module}")
+    answer_tools(monkeypatch)
     _stop_clocks(monkeypatch)
     async with app.run_test(size=size) as pilot:
         driven = FixedConsole(app, pilot)
