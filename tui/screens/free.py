@@ -47,8 +47,9 @@ def _state(facts: dict[str, Any]) -> Cell:
 
 
 def rows(answers: Sequence[Answer]) -> list[Row]:
-    """One row a holder; one for a worker without any."""
-    return [row for answer in answers for row in _rows(answer)]
+    """One row a holder, and one for a worker without any: those that are held or silent first, each kind in its order."""
+    odd_first = sorted(answers, key=lambda answer: answer.facts is not None and bool(answer.facts["free"]))
+    return [row for answer in odd_first for row in _rows(answer)]
 
 
 def _rows(answer: Answer) -> Iterator[Row]:

@@ -180,7 +180,9 @@ class PoliciesScreen(TableScreen):
                 return keep is not None and not keep.running
             case "give-up":
                 race = self.race_here()
-                return race is None or not race.ended
+                return self.table.cursor_row is not None and (race is None or not race.ended)
+            case "open":
+                return self.table.cursor_row is not None
             case _:
                 return True
 
@@ -204,15 +206,17 @@ class PoliciesScreen(TableScreen):
                 f"spent {keep.preemptions} of {keep.preemption_budget} preemptions,"
                 f" {keep.failures} of {keep.failure_budget} failures"
             )
-            return "\n".join(part for part in (f"{keep.name}: {spent}.", who, job, keep.last_text) if part)
+            return "\n".join(
+                part for part in (f"{keep.name} in {keep.zone}: {spent}.", who, job, keep.last_text) if part
+            )
         if (race := self.race_here()) is not None and not race.ended:
             if race.lost:
                 return f"Its process is gone. {give} deletes what it asked for and is not ACTIVE."
             return f"{give} gives it up: everything that it asked for is deleted."
         if (wish := self.wish_here()) is not None:
             doing = "deleted until it is gone" if wish.kind.value == "delete" else "deleted, and then asked for again"
-            words = f"{wish.name} is to be {doing}; this goes on while a console is open. {give} takes the wish back."
-            return f"{words}\n{wish.last_text}".strip()
+            words = f"{wish.name} in {wish.zone} is to be {doing}; this goes on while a console is open."
+            return f"{words} {give} takes the wish back.\n{wish.last_text}".strip()
         return ""
 
     @on(LiveTable.RowActivated)

@@ -133,6 +133,8 @@ async def forwards(driven: FixedConsole) -> None:
     driven.app.open_forward("train-a", "6006")
     await driven.shows("127.0.0.1:6006")
     driven.app.open_forward("train-a/1/0", "9012:0")
+    for item in driven.app.forwards.items:
+        item.since = facts.ago(minutes=3)
 
 
 async def policies(driven: FixedConsole) -> None:
