@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
 import time
 from collections.abc import Sequence
@@ -336,7 +337,19 @@ async def test_a_refused_key_soon_after_ready_is_waited_for_and_shown(tmp_path: 
                 (tmp_path / "authorized_keys").write_text(authorized)
 
         await pool.connection(worker(0), note)
-        assert any("after READY" in text for text in notes)
+        told = next(text for text in notes if "after READY" in text)
+        assert re.fullmatch(r"booting: publickey refused \d+ s after READY, asking again for 1\d\d s", told), told
+        await pool.close()
+
+
+async def test_a_refused_key_three_minutes_after_ready_is_a_failure(tmp_path: Path) -> None:
+    async with sshd(tmp_path) as server:
+        (tmp_path / "authorized_keys").write_text("")
+        pool = server.pool(ready_since=lambda _worker: time.time() - 181, boot_retry_s=0.05)
+        notes: list[str] = []
+        with pytest.raises(Unreachable):
+            await asyncio.wait_for(pool.connection(worker(0), notes.append), 30)
+        assert not any("after READY" in text for text in notes)
         await pool.close()
 
 
