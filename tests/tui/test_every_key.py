@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.tui.fixed import facts
-from tests.tui.fixed.scenes import Way, at_train, command, keys, on_train, run_of
+from tests.tui.fixed.scenes import (
+    Way,
+    at_train,
+    command,
+    copies,
+    forwards,
+    keys,
+    on_train,
+    policies,
+    run_of,
+    sweep,
+    tool,
+)
 from tests.tui.fixed.world import FixedConsole, fixed_console
 from tui.action_model import RUN_GROUPS, Action, Group
 from tui.actions import ACTIONS, DIALOG, in_scope
@@ -58,6 +70,16 @@ WAYS: Mapping[str, Way] = {
     "benches": keys("5"),
     "bench": bench(),
     "readings": bench("v"),
+    "sweep": sweep,
+    "sweep form": lambda driven: from_bench_form(driven, "f6"),
+    "preflight": lambda driven: from_bench_form(driven, "f5"),
+    "check": tool("check"),
+    "free": tool("free"),
+    "setup form": tool("setup"),
+    "copy form": tool("copy"),
+    "copies": copies,
+    "forwards": forwards,
+    "policies": policies,
     "describe": on_train("d"),
     "events": keys("6"),
     "help": on_train("question_mark"),
@@ -73,20 +95,10 @@ WAYS: Mapping[str, Way] = {
 """How each screen is reached."""
 
 ELSEWHERE: Mapping[str, str] = {
-    "sweep": "test_bench_decisions.py",
-    "sweep form": "test_bench_decisions.py",
-    "preflight": "test_bench_decisions.py",
-    "check": "test_tool_screens.py",
-    "free": "test_tool_screens.py",
-    "copies": "test_tool_screens.py",
-    "copy form": "test_tool_screens.py",
-    "forwards": "test_tool_screens.py",
-    "setup form": "test_tool_screens.py",
-    "policies": "test_policy_screens.py",
     "keep form": "test_policy_screens.py",
     "race form": "test_policy_screens.py",
 }
-"""Screens whose keys are pressed by other tests, with real workers behind them: the file."""
+"""Screens whose keys are pressed by other tests: the file."""
 
 BY_WIDGETS = frozenset(
     {"table.left", "table.right", "table.range", "groups.left", "groups.right"}
@@ -229,7 +241,7 @@ async def test_every_key_of_a_screen_does_something(
     assert not broken
 
 
-def test_every_screen_of_the_registry_is_reached_here_or_where_its_workers_are() -> None:
+def test_every_screen_of_the_registry_is_reached_here_or_by_its_own_tests() -> None:
     scopes = {scope for action in ACTIONS for scope in action.scopes}
     assert scopes == set(WAYS) | set(ELSEWHERE)
     assert not set(WAYS) & set(ELSEWHERE)

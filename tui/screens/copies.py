@@ -21,10 +21,11 @@ from backend.model import EventKind
 from backend.outcomes import OperatorError, Outcome
 from backend.sanitize import plain, plain_text
 from backend.targets import fold, select
-from tui.actions import COPIES, COPY_FORM, bindings
+from tui.actions import BY_ID, COPIES, COPY_FORM, bindings
 from tui.screens.form import FormBody, FormLine, PickedChoice
 from tui.screens.form_choices import ChoosingForm
 from tui.screens.work_screen import WorkScreen
+from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Column, Row, outcome_cell
 from tui.wording import count
 
@@ -262,13 +263,28 @@ class CopiesScreen(WorkScreen):
             place = "" if done is None else done.error or done.place
             found.append(Row(worker.address, (worker.address, outcome_cell(outcome.value), plain(place))))
         self.table.set_rows(found)
+        self._show()
         self.head(f"{self._request.words} · {len(self._done)} of {len(self._workers)} · {self._counts()}")
 
     def loss(self) -> str:
         left = len(self._workers) - len(self._done)
         return f"The copies of {count(left, 'worker')} would be left unfinished."
 
-    def do_open(self) -> None:
+    @on(LiveTable.RowHighlighted)
+    def _show(self) -> None:
+        """What became of the cursor's worker, in full."""
         row = self.table.cursor_row
         words = [str(getattr(cell, "text", cell)) for cell in row.cells] if row is not None else []
-        self.detail(": ".join(words))
+        self.detail(": ".join(word for word in words if word))
+
+    @on(LiveTable.RowActivated)
+    def _activated(self) -> None:
+        self.perform(BY_ID["open"])
+
+    def do_open(self) -> None:
+        """The worker, with what runs on it."""
+        from tui.screens.workers import WorkersScreen
+
+        row = self.table.cursor_row
+        if row is not None:
+            self.console.push_screen(WorkersScreen([str(row.key)]))
