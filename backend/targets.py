@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend import inventory
-from backend.model import Fleet, QueuedResource, Slice
+from backend.model import Fleet, QueuedResource, QueuedResourceState, Slice
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 
@@ -164,9 +164,13 @@ def _select_one(every: Named, target: str) -> Iterator[WorkerRef]:
             "Use a context or --zone that holds only one of them.",
         )
     if not any(refs for _, _, refs in named):
+        active = named[0][1] == QueuedResourceState.ACTIVE
         raise OperatorError(
-            f"'{plain(wanted)}' has no workers: it is {plain(named[0][1])}.",
-            f"`slicetower qr wait {plain(wanted)}` waits until it is ACTIVE." if "*" not in wanted else "",
+            f"'{plain(wanted)}' has no workers{' now, though' if active else ':'} it is {plain(named[0][1])}.",
+            f"`slicetower qr wait {plain(wanted)}` waits until "
+            f"{'they are there again' if active else 'it is ACTIVE'}."
+            if "*" not in wanted
+            else "",
         )
     chosen = [
         worker

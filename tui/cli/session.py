@@ -15,10 +15,14 @@ from functools import partial
 from pathlib import Path
 
 from backend.context import Context, load_context
+from backend.model import Fleet
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from backend.targets import WorkerRef, select
 from backend.tower import Tower
+
+TOLD = 8
+"""So many slices without workers are named, and the others counted."""
 
 
 def context_of(arguments: argparse.Namespace, *, changes: str = "") -> Context:
@@ -61,7 +65,26 @@ async def workers_for(tower: Tower, targets: Sequence[str]) -> tuple[WorkerRef, 
     Raises:
         OperatorError: The cloud can't be asked, or a target matches nothing.
     """
-    return select(await tower.refresh(), targets, tower.groups)
+    fleet = await tower.refresh()
+    workers = select(fleet, targets, tower.groups)
+    for text in missing_slices(fleet, targets, workers):
+        say(f"warning: {text}")
+    return workers
+
+
+def missing_slices(fleet: Fleet, targets: Sequence[str], workers: Sequence[WorkerRef]) -> list[str]:
+    """Of requests that a target names with all their slices: those without a worker now, which nobody would miss."""
+    whole = {name for name, _, rest in (target.partition("/") for target in targets) if rest[:1] in ("", "*")}
+    found = []
+    for item in (each for each in fleet.queued_resources if each.name in whole):
+        own = {ref.slice_index for ref in workers if (ref.project, ref.zone, ref.queued_resource) == item.key}
+        gone = [index for index in range(item.slice_count) if index not in own]
+        if own and gone:
+            more = f" and {len(gone) - TOLD} more" if len(gone) > TOLD else ""
+            some = f"{', '.join(map(str, gone[:TOLD]))}{more}"
+            slices = f"slice {some} has" if len(gone) == 1 else f"slices {some} have"
+            found.append(f"{slices} no workers now: {item.name} is {item.state}")
+    return found
 
 
 @contextmanager

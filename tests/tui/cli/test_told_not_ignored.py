@@ -189,3 +189,22 @@ def test_a_maintenance_of_some_slices_says_which_may_be_started(simulators: Simu
     assert (code, out) == (ExitCode.USAGE, "")
     assert "no maintenance of train-a-0 is announced" in err
     assert "add --slices 1" in err
+
+
+def test_a_slice_that_is_gone_is_missed_by_whoever_names_the_whole_request(
+    simulators: SimulatorFactory, tmp_path: Path
+) -> None:
+    world = simulators(fresh=True)
+    assert "no workers" not in run(tmp_path, world, "run", "train-a", "--dry-run", "--", "true")[2]
+    world.inject("lose", "train-a/1")
+    for target in ("train-a", "train-a/*/0"):
+        code, _, err = run(tmp_path, world, "run", target, "--dry-run", "--", "true")
+        assert code == ExitCode.OK
+        assert "warning: slice 1 has no workers now: train-a is ACTIVE" in err
+    assert "slice 1 has no workers now" in run(tmp_path, world, "check", "train-a")[2]
+    assert "no workers" not in run(tmp_path, world, "run", "train-a/0", "--dry-run", "--", "true")[2]
+    world.inject("lose", "train-a")
+    code, out, err = run(tmp_path, world, "run", "train-a", "--", "true")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "'train-a' has no workers now, though it is ACTIVE." in err
+    assert "waits until they are there again" in err
