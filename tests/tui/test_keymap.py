@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tui.actions import ACTIONS, BY_ID
 from tui.keymap import Keymap, build, clashes, normal_key
-from tui.settings import load_settings
+from tui.settings import UI_KEYS, load_settings
 
 
 def test_a_key_is_rebound() -> None:
@@ -89,3 +89,14 @@ def test_whatever_is_configured_no_screen_has_a_clash(table: dict[str, object]) 
     keymap = build(table)
     assert clashes(keymap) == []
     assert set(keymap.overrides) <= {action.id for action in ACTIONS}
+
+
+def test_the_documented_settings_of_the_screen_are_taken(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
+    file = tmp_path / "config.toml"
+    file.write_text(page.split("```toml\n")[1].split("```")[0])
+    settings = load_settings(file)
+    assert settings.problems == ()
+    assert (settings.theme, settings.plot, list(settings.commands)) == ("high-contrast", "braille", ["devices"])
+    assert settings.keymap.shown(BY_ID["delete"]) == "f8"
+    assert all(name in page for name in UI_KEYS)
