@@ -84,9 +84,9 @@ def group_lines(
         Segment(f"  {workers}  {group.members}", ground),
     ]
     if not unfolded and len(group.lines) == 1:
-        segments.append(
-            Segment(f"  {''.join(text for text, _ in pieces(group.lines[0]))}", ground + look.style("muted"))
-        )
+        # Muted is made for the ground of the screen: on the cursor it may be no more than a shadow.
+        quiet = ground if cursor and focused else ground + look.style("muted")
+        segments.append(Segment(f"  {''.join(text for text, _ in pieces(group.lines[0]))}", quiet))
     if group.is_first_failure:
         segments.append(Segment("  failed first", ground if cursor and focused else ground + look.style("log-error")))
     strips = [Strip(segments)]

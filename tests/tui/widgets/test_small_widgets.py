@@ -239,6 +239,19 @@ def test_the_worst_comes_first_and_the_first_failure_before_all() -> None:
     assert sort_groups([later, GROUPS[2]])[0] is GROUPS[2]
 
 
+def test_the_output_beside_the_cursor_is_written_in_the_colour_of_the_cursor() -> None:
+    look = Look({"cursor-foreground": "#000000", "cursor-background": "#ffffff", "muted": "#d0d0d0"})
+    group = OutcomeGroup("ok", 1, "train-a/0/0", lines=("host-0",), first_member="train-a/0/0")
+    (head,) = group_lines(group, look, Style.null(), unfolded=False, cursor=True, focused=True)
+    (output,) = [segment for segment in head if "host-0" in segment.text]
+    assert output.style is not None
+    assert (output.style.color, output.style.bgcolor) == (look.style("cursor").color, look.style("cursor").bgcolor)
+    (head,) = group_lines(group, look, Style.null(), unfolded=False, cursor=False, focused=True)
+    (output,) = [segment for segment in head if "host-0" in segment.text]
+    assert output.style is not None
+    assert output.style.color == look.style("muted").color
+
+
 def test_a_group_says_who_what_and_what_follows() -> None:
     strips = group_lines(GROUPS[2], PLAIN, Style.null(), unfolded=True, cursor=True, focused=False)
     assert lines_of(strips) == [
