@@ -10,7 +10,7 @@ from pathlib import Path
 from backend.logs.worker_log import RING_BYTES_MOST, WorkerLog
 from backend.sanitize import plain
 
-__all__ = ["Hit", "LogStore", "WorkerLog", "search_file"]
+__all__ = ["Hit", "LogStore", "search_file"]
 
 RING_BYTES_TOTAL = 96 * 1024 * 1024
 """Shared by all open logs: 16,384 workers get 6 KiB each, 1,024 get 96 KiB, 64 get the most."""
