@@ -27,7 +27,7 @@ async def opened(driven: Console, key: str, kind: type[FormScreen]) -> FormScree
 
 
 def test_every_mistake_of_the_run_form_is_found() -> None:
-    _, wrong = read_form({"command": "echo 'open", "timeout": "soon", "environment": "A=1 nonsense"})
+    _, wrong = read_form({"command": "echo 'open", "timeout": "soon", "environment": "A=1 =nothing"})
     assert set(wrong) == {"command", "timeout", "environment"}
 
 
