@@ -19,6 +19,7 @@ from backend.tower import Tower
 from jobs.programs.sharding_flags import add_arguments as add_program_arguments
 from tui.cli.output import add_format, print_json
 from tui.cli.places import add_place, context_of, find, refuse_read_only
+from tui.wording import count
 
 FOLLOW_S = 0.2
 LAST_LINES = 5
@@ -95,7 +96,7 @@ async def _main(arguments: argparse.Namespace) -> int:
             return ExitCode.USAGE if plan.refusals else ExitCode.OK
         bench = await tower.benches.launch(plan)
         print(
-            f"slicetower: benchmark {bench.id} on {len(plan.workers)} workers, {plan.devices} devices,"
+            f"slicetower: benchmark {bench.id} on {count(len(plan.workers), 'worker')}, {count(plan.devices, 'device')},"
             f" {plan.mesh.words()}",
             file=sys.stderr,
         )

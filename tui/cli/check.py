@@ -13,6 +13,7 @@ from backend.tools.judge import names_of
 from backend.tools.model import CheckReport, Severity
 from tui.cli.output import add_format, print_json, print_table
 from tui.cli.session import Waiting, context_of, open_tower, say, workers_for
+from tui.wording import count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +86,7 @@ async def _main(arguments: argparse.Namespace, context: Context) -> int:
         for cure in cures:
             print(f"  {cure}")
         failed = names_of(report.findings)
-        say(f"{len(workers)} workers: {report.severity}{f': {failed}' if failed else ''}")
+        say(f"{count(len(workers), 'worker')}: {report.severity}{f': {failed}' if failed else ''}")
     return exit_code(report)
 
 

@@ -32,6 +32,7 @@ from tui.cli.run_report import (
 )
 from tui.cli.session import context_of, on_interrupt, open_tower, say, workers_for
 from tui.cli.symptoms import Warner
+from tui.wording import count
 
 TAKES_COMMAND = True
 
@@ -99,7 +100,7 @@ async def _main(arguments: argparse.Namespace, context: Context) -> int:
         if arguments.dry_run:
             return _tell_plan(plan, arguments.format)
         run = await tower.runs.launch(plan, follow=not request.detach)
-        say(f"run {run.id} on {len(workers)} workers: {fold(worker.address for worker in workers)}")
+        say(f"run {run.id} on {count(len(workers), 'worker')}: {fold(worker.address for worker in workers)}")
         if bundle is not None:
             say(f"ships {bundle.report}")
         return await follow(tower, run, arguments)

@@ -18,7 +18,7 @@ from backend.context import Context, load_context
 from backend.model import Fleet
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
-from backend.targets import WorkerRef, select
+from backend.targets import WorkerRef, expand, select
 from backend.tower import Tower
 
 TOLD = 8
@@ -67,7 +67,7 @@ async def workers_for(tower: Tower, targets: Sequence[str]) -> tuple[WorkerRef, 
     """
     fleet = await tower.refresh()
     workers = select(fleet, targets, tower.groups)
-    for text in missing_slices(fleet, targets, workers):
+    for text in missing_slices(fleet, expand(targets, tower.groups), workers):
         say(f"warning: {text}")
     return workers
 

@@ -25,6 +25,7 @@ from backend.tools.setup import (
 from tui.cli.output import add_format, print_json
 from tui.cli.run_report import LiveLines, print_ending, print_stop, summary_json
 from tui.cli.session import context_of, on_interrupt, open_tower, say, workers_for
+from tui.wording import count
 
 TICK_S = 0.2
 
@@ -143,5 +144,7 @@ def _tell(run: Run, found: Verification, form: str) -> None:
         say(f"not ready: {fold(found.missing)}; `slicetower logs {run.id}` has pip's words")
     if found.equal:
         told = [each for each in found.common if each.partition("==")[0] in ("python", "jax", "jaxlib", "libtpu")]
-        say(f"equal on {len(found.packages)} workers: {plain(', '.join(told)) or f'{len(found.common)} packages'}")
+        say(
+            f"equal on {count(len(found.packages), 'worker')}: {plain(', '.join(told)) or f'{len(found.common)} packages'}"
+        )
         say(f"its Python: {PYTHON_PLACE} (bench takes it by itself; for others: run --shell -- {PYTHON_PLACE} ...)")

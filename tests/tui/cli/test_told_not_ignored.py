@@ -197,7 +197,10 @@ def test_a_slice_that_is_gone_is_missed_by_whoever_names_the_whole_request(
     world = simulators(fresh=True)
     assert "no workers" not in run(tmp_path, world, "run", "train-a", "--dry-run", "--", "true")[2]
     world.inject("lose", "train-a/1")
-    for target in ("train-a", "train-a/*/0"):
+    config = tmp_path / ".config" / "slicetower" / "config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text('[groups]\nwhole = ["train-a"]\n')
+    for target in ("train-a", "train-a/*/0", "@whole"):
         code, _, err = run(tmp_path, world, "run", target, "--dry-run", "--", "true")
         assert code == ExitCode.OK
         assert "warning: slice 1 has no workers now: train-a is ACTIVE" in err
