@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PREFLIGHT_VENV ?= .venv-preflight
 PREFLIGHT_STAMP := $(PREFLIGHT_VENV)/.installed
-WORKERS ?= auto
+# Half as many again as there are cores: tests wait more than they compute.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
 
 .PHONY: setup setup-preflight demo test test-heavy check format bench pictures snapshots wheel clean
 

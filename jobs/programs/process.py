@@ -96,6 +96,7 @@ class Watchdog:
         self._phase = ""
         self._deadline = float("inf")
         self._limit_s = 0.0
+        self._closed = threading.Event()
         threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
 
     def enter(self, phase: str, limit_s: float) -> None:
@@ -104,9 +105,12 @@ class Watchdog:
             self._phase, self._limit_s = phase, limit_s
             self._deadline = time.monotonic() + limit_s if limit_s > 0 else float("inf")
 
+    def close(self) -> None:
+        """Watches no longer."""
+        self._closed.set()
+
     def _watch(self) -> None:
-        while True:
-            time.sleep(WATCH_INTERVAL_S)
+        while not self._closed.wait(WATCH_INTERVAL_S):
             with self._lock:
                 late = time.monotonic() > self._deadline
                 phase, limit_s = self._phase, self._limit_s

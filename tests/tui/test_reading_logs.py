@@ -40,6 +40,9 @@ class Ended:
     def log_path(self, place: int) -> Path:
         return self.store.path(self.id, self.workers[place].file_stem)
 
+    def has_log(self, place: int) -> bool:
+        return self.log_path(place).exists()
+
     def log(self, place: int) -> WorkerLog:
         worker = self.workers[place]
         return self.logs.setdefault(worker.address, self.store.open(self.id, worker.file_stem))

@@ -17,7 +17,6 @@ from backend.cloud.recover import Recovery
 from backend.cloud.usage import LimitStore
 from backend.cloud.validation import problems
 from backend.outcomes import ExitCode, OperatorError
-from backend.runs.production import secret_refused
 from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, print_json, print_table
@@ -68,6 +67,8 @@ async def keep(arguments: argparse.Namespace) -> int:
     if not arguments.name:
         return await _list_keeps(arguments)
     for text in arguments.env:
+        from backend.runs.production import secret_refused
+
         raise secret_refused(
             text.partition("=")[0], "what is kept is made again when nobody is there to give a value"
         )

@@ -9,6 +9,7 @@ import signal
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -110,6 +111,23 @@ def test_a_limit_of_nothing_is_none() -> None:
     assert (shown.returncode, shown.stdout) == (0, "went on\n")
 
 
+@pytest.fixture
+def watchdog() -> Iterator[Watchdog]:
+    """Closed in the end: it would end the process of the tests when the limit of its last phase is over."""
+    made = Watchdog()
+    yield made
+    made.close()
+
+
+def test_a_closed_watchdog_ends_nothing() -> None:
+    code = (
+        "import time; from jobs.programs.process import Watchdog; watchdog = Watchdog();"
+        " watchdog.enter('step 1', 0.1); watchdog.close(); time.sleep(2.5); print('went on')"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], cwd=gang.ROOT, capture_output=True, text=True, timeout=120)
+    assert (shown.returncode, shown.stdout) == (0, "went on\n")
+
+
 @pytest.mark.parametrize(
     ("platforms", "found", "why"),
     [
@@ -118,14 +136,14 @@ def test_a_limit_of_nothing_is_none() -> None:
     ],
 )
 def test_a_platform_that_was_not_asked_for_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, platforms: str, found: str, why: str
+    monkeypatch: pytest.MonkeyPatch, watchdog: Watchdog, platforms: str, found: str, why: str
 ) -> None:
     silent = SimpleNamespace(devices=lambda: [SimpleNamespace(platform=found)], __version_info__=(0, 10, 2))
     monkeypatch.setitem(sys.modules, "jax", silent)
     monkeypatch.setenv("JAX_PLATFORMS", platforms)
     monkeypatch.setenv("JAX_ENABLE_PREEMPTION_SERVICE", "false")
     with pytest.raises(ProgramError, match=why) as raised:
-        join(Place("", 0, 1, 0, 1, 0), Watchdog(), Limits())
+        join(Place("", 0, 1, 0, 1, 0), watchdog, Limits())
     assert raised.value.kind == "platform"
 
 
@@ -133,7 +151,7 @@ def test_a_platform_that_was_not_asked_for_is_an_error(
     ("expected", "processes", "kind"), [(8, 1, "devices"), (4, 2, "processes")], ids=["devices", "processes"]
 )
 def test_another_number_than_was_launched_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, expected: int, processes: int, kind: str
+    monkeypatch: pytest.MonkeyPatch, watchdog: Watchdog, expected: int, processes: int, kind: str
 ) -> None:
     fewer = SimpleNamespace(
         devices=lambda: [SimpleNamespace(platform="cpu")] * 4,
@@ -145,7 +163,7 @@ def test_another_number_than_was_launched_is_an_error(
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("JAX_ENABLE_PREEMPTION_SERVICE", "false")
     with pytest.raises(ProgramError) as raised:
-        join(Place("127.0.0.1:1", 0, processes, 0, 1, expected), Watchdog(), Limits())
+        join(Place("127.0.0.1:1", 0, processes, 0, 1, expected), watchdog, Limits())
     assert raised.value.kind == kind
 
 
