@@ -25,7 +25,15 @@ LINES = {
 }
 VIEWS = {"merged": "", "single": "V"}
 """What is looked at, and the key that leads there from the merged log."""
-LETTERS = "".join(chr(code) for code in range(0x410, 0x450))
+ALPHABETS = (
+    range(0x410, 0x450),
+    range(0x3B1, 0x3C2),
+    range(0x531, 0x557),
+    range(0x561, 0x587),
+    range(0x10D0, 0x10F1),
+)
+"""Cyrillic, Greek, Armenian capitals and small letters, Georgian."""
+LETTERS = "".join(chr(code) for alphabet in ALPHABETS for code in alphabet)
 """Typed one by one into the command line: none stands in a log, so that it is on the screen says that the key was painted."""
 END_S = 240.0
 
