@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 
 from jobs.accelerators import Accelerator
-from jobs.meshes import Mesh
+from jobs.meshes import Mesh, mesh_problems, size_problems
 
 BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 FEED_FORWARD = 4
@@ -119,6 +119,18 @@ class Prediction:
 
     def rows_per_slice_dcn(self, chips_per_slice: int) -> float:
         return self.rows_per_chip_dcn * chips_per_slice
+
+
+def problems(accelerator: Accelerator, slices: int, mesh: Mesh, model: Model) -> list[str]:
+    """Why a mesh is none for the slices of a type, or else why the sizes are none for the mesh; empty when all is well."""
+    return mesh_problems(
+        mesh.ici,
+        mesh.dcn,
+        accelerator.chips,
+        slices,
+        type_name=accelerator.name,
+        devices_per_chip=accelerator.generation.devices_per_chip,
+    ) or size_problems(mesh, model.embedding_dimension, model.batch_per_device, model.num_layers)
 
 
 def memory_estimate(mesh: Mesh, model: Model) -> Memory:

@@ -152,11 +152,6 @@ def refusal(action: Action, *, read_only: bool) -> str:
     return ""
 
 
-def by_word(word: str) -> Action | None:
-    """The action of a command-line word."""
-    return next((action for action in ACTIONS if word in action.words), None)
-
-
 def words() -> dict[str, Action]:
     """Every command-line word with its action, for completion."""
     return {word: action for action in ACTIONS for word in action.words}

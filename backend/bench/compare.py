@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from backend.bench.model import BenchRecord
+from backend.timestamps import rfc3339
 
 CSV_COLUMNS = (
     *("bench", "target", "accelerator_type", "slices", "mesh"),
@@ -132,8 +133,8 @@ def describe(record: BenchRecord) -> dict[str, object]:
         "mesh": record.request.mesh.code(),
         "state": record.state.value,
         "context": record.context,
-        "started_at": record.started_at.isoformat().replace("+00:00", "Z"),
-        "ended_at": record.ended_at.isoformat().replace("+00:00", "Z") if record.ended_at else None,
+        "started_at": rfc3339(record.started_at),
+        "ended_at": rfc3339(record.ended_at) if record.ended_at else None,
         "program_digest": record.program_digest,
         "versions": dict(record.versions),
         "request": record.request.to_json(),

@@ -14,8 +14,8 @@ from backend.runs.model import RunRequest
 from backend.targets import WorkerRef, workers_of
 from jobs import accelerators
 from jobs.accelerators import Accelerator
-from jobs.meshes import advice, mesh_problems, size_problems
-from jobs.roofline import largest_batch, memory_estimate, predict
+from jobs.meshes import advice
+from jobs.roofline import largest_batch, memory_estimate, predict, problems
 
 SHIPPED = (
     "jobs/__init__.py",
@@ -232,19 +232,10 @@ def _worker_refusals(
 def _mesh_refusals(
     resource: QueuedResource, request: BenchRequest, accelerator: Accelerator | None, slices: int
 ) -> list[str]:
-    mesh = request.mesh
     if accelerator is None:
         kind = resource.accelerator_type or "of no type"
         return [f"{resource.name} is {kind}, which is not in the catalogue: its chips per slice are not known."]
-    said = mesh_problems(
-        mesh.ici,
-        mesh.dcn,
-        accelerator.chips,
-        slices,
-        type_name=accelerator.name,
-        devices_per_chip=accelerator.generation.devices_per_chip,
-    )
-    said = said or size_problems(mesh, request.embedding_dimension, request.batch_size, request.num_layers)
+    said = problems(accelerator, slices, request.mesh, request.model)
     for name, value, least in (("steps", request.steps, 1), ("warmup", request.warmup, 0)):
         if value < least:
             said.append(f"--{name} is {value}: it has to be {least} or more.")

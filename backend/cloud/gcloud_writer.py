@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from backend.cloud.requests import CreateRequest
 from backend.model import Tier
+from backend.timestamps import rfc3339
 
 _DELIMITERS = ",:;|#~@!&+"
 
@@ -32,11 +32,6 @@ def join_pairs(pairs: Iterable[tuple[str, str]]) -> str:
 def seconds(value: float) -> str:
     """A duration as gcloud reads it: `2700s`, `1.5s`."""
     return f"{f'{value:.6f}'.rstrip('0').rstrip('.')}s"
-
-
-def iso(at: datetime) -> str:
-    """A time as gcloud reads it, in UTC."""
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 ALPHA_FLAGS: dict[str, str] = {
@@ -111,7 +106,7 @@ def create_flags(request: CreateRequest, *, alpha: bool) -> list[str]:
     for end in ("after", "until"):
         span, at = getattr(request, f"valid_{end}_duration_s"), getattr(request, f"valid_{end}_time")
         add(f"valid-{end}-duration", "" if span is None else seconds(span))
-        add(f"valid-{end}-time", "" if at is None else iso(at))
+        add(f"valid-{end}-time", "" if at is None else rfc3339(at))
     add("network", request.network)
     add("subnetwork", request.subnetwork)
     switch("internal-ips", request.internal_ips)

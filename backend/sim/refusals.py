@@ -196,11 +196,6 @@ def no_capacity(zone: str) -> Refusal:
     return Refusal(Code.RESOURCE_EXHAUSTED, f"{message} {eid(message)}")
 
 
-def no_reserved_capacity() -> Refusal:
-    message = "Insufficient reserved capacity. Contact customer support to increase your reservation."
-    return Refusal(Code.RESOURCE_EXHAUSTED, f"{message} {eid(message)}")
-
-
 def flex_unsupported(accelerator: str, zone: str) -> Refusal:
     return Refusal(
         Code.INVALID_ARGUMENT,

@@ -17,6 +17,7 @@ from backend.costs import Cost, total
 from backend.model import DEAD_STATES, WAITING_STATES, Fleet, Slice
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
+from backend.timestamps import rfc3339
 from backend.tower import Tower
 from tui.cli.fleet_views import print_events, print_workers
 from tui.cli.output import add_format, duration, print_json, print_table
@@ -90,7 +91,7 @@ async def _watch(context: Context, output: str) -> int:
 
         def show(notice: Notice) -> None:
             if output == "json":
-                print_json({**asdict(notice), "at": notice.at.isoformat().replace("+00:00", "Z")})
+                print_json({**asdict(notice), "at": rfc3339(notice.at)})
                 sys.stdout.flush()
             else:
                 tell(notice, bell=bell)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from backend.model import Event, Fleet
 from backend.sanitize import plain
 from backend.targets import workers_of, workers_of_slice
+from backend.timestamps import rfc3339
 from tui.cli.output import print_json, print_table
 
 
@@ -37,7 +38,7 @@ def print_events(events: Sequence[Event], output: str) -> None:
     """What was seen and done, oldest first."""
     if output == "json":
         for event in events:
-            at = event.at.isoformat().replace("+00:00", "Z")
+            at = rfc3339(event.at)
             facts = {"at": at, "kind": event.kind.value, "subject": event.subject, "zone": event.zone}
             print_json({**facts, "before": event.before, "after": event.after, "text": event.text})
         return

@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import PurePath
 from typing import Any, TextIO
 
 from backend.sanitize import plain
+from backend.timestamps import rfc3339
 
 GAP = "  "
 
@@ -51,7 +52,7 @@ def print_json(value: object, *, file: TextIO | None = None) -> None:
 
 def timestamp(at: datetime | None) -> str | None:
     """RFC 3339 in UTC, to the millisecond; None stays None."""
-    return None if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if at is None else rfc3339(at, timespec="milliseconds")
 
 
 def duration(seconds: float | None) -> str:

@@ -10,11 +10,11 @@ from backend.context import paths
 from backend.outcomes import ExitCode, OperatorError
 from jobs.accelerators import Accelerator
 from jobs.compiler import PreflightError
-from jobs.meshes import advice, mesh_problems, size_problems
+from jobs.meshes import advice
 from jobs.preflight import PreflightReport, PreflightRequest, preflight
 from jobs.programs.sharding_flags import add_arguments as add_program_arguments
 from jobs.programs.sharding_flags import mesh_of
-from jobs.roofline import Model
+from jobs.roofline import Model, problems
 from tui.cli.bench import accelerator_of
 from tui.cli.output import add_format, print_json, print_table
 from tui.preflight_words import facts, refusal
@@ -64,22 +64,12 @@ def main(arguments: argparse.Namespace) -> int:
 def _request(arguments: argparse.Namespace) -> PreflightRequest:
     accelerator: Accelerator = accelerator_of(arguments.accelerator_type)
     mesh = mesh_of(arguments)
-    problems = mesh_problems(
-        mesh.ici,
-        mesh.dcn,
-        accelerator.chips,
-        arguments.slices,
-        type_name=accelerator.name,
-        devices_per_chip=accelerator.generation.devices_per_chip,
-    )
-    problems = problems or size_problems(
-        mesh, arguments.embedding_dimension, arguments.batch_size, arguments.num_layers
-    )
-    if arguments.slices > 1 and not accelerator.generation.multislice:
-        problems.append(f"{accelerator.name} has no Multislice: it needs v4 or later.")
-    if problems:
-        raise OperatorError(" ".join(problems))
     model = Model(arguments.embedding_dimension, arguments.num_layers, arguments.batch_size, arguments.dtype)
+    said = problems(accelerator, arguments.slices, mesh, model)
+    if arguments.slices > 1 and not accelerator.generation.multislice:
+        said.append(f"{accelerator.name} has no Multislice: it needs v4 or later.")
+    if said:
+        raise OperatorError(" ".join(said))
     return PreflightRequest(accelerator, arguments.slices, mesh, model)
 
 

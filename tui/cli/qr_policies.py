@@ -66,11 +66,11 @@ async def keep(arguments: argparse.Namespace) -> int:
     context = context_of(arguments)
     if not arguments.name:
         return await _list_keeps(arguments)
-    for text in arguments.env:
+    if arguments.env:
         from backend.runs.production import secret_refused
 
         raise secret_refused(
-            text.partition("=")[0], "what is kept is made again when nobody is there to give a value"
+            arguments.env[0].partition("=")[0], "what is kept is made again when nobody is there to give a value"
         )
     if min(arguments.preemptions, arguments.failures) < 0:
         raise OperatorError("A budget cannot be below 0.", "0 means: never made again for that reason.")

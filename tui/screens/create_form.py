@@ -14,10 +14,11 @@ from functools import cache
 from typing import Any
 
 from backend.cloud.gcloud_flags import add_create_flags, request_of
-from backend.cloud.gcloud_writer import iso, join_list, join_pairs, seconds
+from backend.cloud.gcloud_writer import join_list, join_pairs, seconds
 from backend.cloud.requests import PROVISIONING_MODELS, CreateRequest, Network, Problem
 from backend.model import Tier
 from backend.outcomes import OperatorError
+from backend.timestamps import rfc3339
 from jobs import accelerators
 from tui.wording import count
 
@@ -182,8 +183,8 @@ _WRITERS: dict[str, Callable[[Any], str]] = {
     "data_disks": lambda items: " ".join(
         join_pairs([("source", item.source), ("mode", item.mode)]) for item in items
     ),
-    "valid_until_time": iso,
-    "valid_after_time": iso,
+    "valid_until_time": rfc3339,
+    "valid_after_time": rfc3339,
     "tier": str,
 }
 

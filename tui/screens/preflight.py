@@ -15,8 +15,9 @@ from textual.widgets import Static
 from backend.outcomes import OperatorError
 from backend.sanitize import plain, plain_text
 from jobs.compiler import PreflightError
-from jobs.meshes import advice, mesh_problems, size_problems
+from jobs.meshes import advice
 from jobs.preflight import PreflightRequest, preflight
+from jobs.roofline import problems
 from tui.actions import PREFLIGHT, bindings
 from tui.preflight_words import facts, refusal
 from tui.screens.base import ConsoleScreen
@@ -39,18 +40,10 @@ def preflight_request(accelerator: Accelerator, slices: int, request: BenchReque
     Raises:
         OperatorError: The mesh or the sizes are none for this type.
     """
-    mesh = request.mesh
-    problems = mesh_problems(
-        mesh.ici,
-        mesh.dcn,
-        accelerator.chips,
-        slices,
-        type_name=accelerator.name,
-        devices_per_chip=accelerator.generation.devices_per_chip,
-    ) or size_problems(mesh, request.embedding_dimension, request.batch_size, request.num_layers)
-    if problems:
-        raise OperatorError(problems[0])
-    return PreflightRequest(accelerator, slices, mesh, request.model)
+    said = problems(accelerator, slices, request.mesh, request.model)
+    if said:
+        raise OperatorError(said[0])
+    return PreflightRequest(accelerator, slices, request.mesh, request.model)
 
 
 def report_lines(request: PreflightRequest, report: PreflightReport) -> list[str]:
