@@ -117,6 +117,17 @@ CONSOLE_ACTIONS: tuple[Action, ...] = (
         Group.CONSOLE,
         words=("screenshot",),
     ),
+    Action(
+        "inject",
+        (),
+        "inject",
+        "Bring a fault about in the simulated Cloud TPU: a preemption, a repair, a cut connection; alone, asks which.",
+        MAIN,
+        Group.CONSOLE,
+        changes=True,
+        words=("inject",),
+        only_simulated=True,
+    ),
     Action("go.fleet", ("1",), "fleet", "All queued resources.", MAIN, Group.GO, words=("qr", "fleet")),
     Action(
         "go.workers",

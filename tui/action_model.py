@@ -93,6 +93,8 @@ class Action:
     """The function of backend.cloud.equivalents that explains it; empty where nothing is sent to the cloud."""
     words: tuple[str, ...] = ()
     """Its names on the command line."""
+    only_simulated: bool = False
+    """It exists only in a context that a simulator wrote."""
     by_widget: bool = False
     """The widget that has the focus binds the key itself."""
     widget_id: str = ""

@@ -217,6 +217,8 @@ class SliceTower(Toasts, Station, Navigation):
         for action in in_scope(screen.SCOPE):
             if action.by_widget or action.id == "palette" or refusal(action, read_only=self.read_only):
                 continue
+            if action.only_simulated and not self.is_simulated:
+                continue
             perform = cast("Callable[[], None]", lambda chosen=action.id: screen.action_perform(chosen))
             key = self.settings.keymap.shown(action)
             yield SystemCommand(f"{action.title}{f'  ({key})' if key else ''}", action.help, perform)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.outcomes import OperatorError
@@ -38,6 +38,7 @@ ARGUMENTS: dict[str, str] = {
     "ctx": "[NAME]",
     "events": "[filter]",
     "plot": "[FILE] [-- PATTERN]",
+    "inject": "[FAULT ARGUMENTS]",
 }
 """What may follow a word; words that are not here take nothing."""
 
@@ -91,7 +92,11 @@ def parse(text: str) -> CommandLine | None:
 
 
 def complete(
-    text: str, targets: Sequence[str], themes: Iterable[str] = (), contexts: Iterable[str] = ()
+    text: str,
+    targets: Sequence[str],
+    themes: Iterable[str] = (),
+    contexts: Iterable[str] = (),
+    faults: Callable[[], Mapping[str, Sequence[str]]] | None = None,
 ) -> str | None:
     """The line with its last word completed, or None when nothing fits (or it is complete).
 
@@ -100,18 +105,24 @@ def complete(
         targets: Names of queued resources and addresses of workers.
         themes: Names of themes.
         contexts: Names of contexts.
+        faults: Gives the names of faults with their options; None where nothing can be injected.
     """
     if not text or text.endswith(" -- ") or " -- " in text:
         return None
     head, blank, last = text.rpartition(" ")
     if not blank:
-        candidates: Iterable[str] = sorted(words(), key=lambda item: (len(item), item))
+        known = [word for word, action in words().items() if faults is not None or not action.only_simulated]
+        candidates: Iterable[str] = sorted(known, key=lambda item: (len(item), item))
     elif head.split(" ")[0] in TARGET_WORDS:
         candidates = targets
     elif head == "theme":
         candidates = themes
     elif head == "ctx":
         candidates = contexts
+    elif head == "inject" and faults is not None:
+        candidates = faults()
+    elif head.startswith("inject ") and faults is not None:
+        candidates = [*faults().get(head.split()[1], ()), *targets]
     else:
         return None
     if not last and blank:

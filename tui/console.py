@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from tui.widgets.status_header import HeaderFacts
 
 
+SIMULATED = "simulated"
+"""The label of contexts whose workers are processes on CPUs."""
+
+
 class Console(App[int]):
     """The application as its screens see it."""
 
@@ -139,6 +143,15 @@ class Console(App[int]):
         raise NotImplementedError
 
     def own_command(self) -> list[str]:
+        raise NotImplementedError
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether a simulator wrote this context."""
+        return self.context.label == SIMULATED
+
+    def fault_options(self) -> Mapping[str, Sequence[str]]:
+        """Faults that can be injected, each with its options."""
         raise NotImplementedError
 
     # Ways

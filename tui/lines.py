@@ -159,6 +159,10 @@ def _context(console: Navigation, line: CommandLine) -> None:
     console.root().background(console.change_context(context), group="context", title=f"open {context.name}")
 
 
+def _inject(console: Navigation, line: CommandLine) -> None:
+    console.root().background(console.inject(line.targets), group="inject", title="inject")
+
+
 def _root(console: Navigation) -> FleetScreen:
     return cast("FleetScreen", console.root())
 
@@ -190,6 +194,7 @@ LINES: dict[str, Callable[[Navigation, CommandLine], None]] = {
     "forward": _forward,
     "theme": _theme,
     "ctx": _context,
+    "inject": _inject,
 }
 """Words that act on what is named after them."""
 

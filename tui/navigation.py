@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.screen import Screen
@@ -273,6 +273,26 @@ class Navigation(Toolbox):
     def own_command(self) -> list[str]:
         """How this program is started again on the same context."""
         return [sys.executable, "-m", "tui.cli.main", *self.context_arguments]
+
+    # The simulator, where it wrote the context
+
+    def fault_options(self) -> Mapping[str, Sequence[str]]:
+        from tui import injecting
+
+        return injecting.options()
+
+    async def do_inject(self) -> None:
+        from tui import injecting
+
+        words = await injecting.ask(self)
+        if words:
+            await injecting.inject(self, words)
+
+    async def inject(self, words: Sequence[str]) -> None:
+        """A fault, written as `slicetower sim inject` takes it."""
+        from tui import injecting
+
+        await injecting.inject(self, words)
 
     # The terminal, lent
 

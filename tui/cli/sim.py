@@ -16,6 +16,7 @@ SEEDS = 2**31
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from backend.sim import fault_words
     from backend.sim.clock import DEFAULT_SPEED
     from backend.sim.faults import FAULTS
     from backend.sim.scenario import packaged
@@ -46,11 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = inject.add_subparsers(dest="fault", required=True, metavar="FAULT")
     for fault in FAULTS.values():
         own = kinds.add_parser(fault.name, help=fault.help, description=fault.help)
-        for argument in fault.arguments:
-            if argument.kind is bool:
-                own.add_argument(argument.name, action="store_true", help=argument.help)
-            else:
-                own.add_argument(argument.name, type=argument.kind, default=argument.default, help=argument.help)
+        fault_words.add_arguments(own, fault)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -60,12 +57,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _inject(arguments: argparse.Namespace) -> int:
-    from backend.sim import control
-    from backend.sim.faults import FAULTS
+    from backend.sim import control, fault_words
 
-    fault = FAULTS[arguments.fault]
-    names = [argument.name.lstrip("-").replace("-", "_") for argument in fault.arguments]
-    print(control.inject(arguments.dir, fault.name, {name: getattr(arguments, name) for name in names}))
+    fault = fault_words.find(arguments.fault)
+    print(control.inject(arguments.dir, fault.name, fault_words.values_of(fault, arguments)))
     return ExitCode.OK
 
 

@@ -223,6 +223,7 @@ class ConsoleScreen(Performs, Screen[None]):
         self.prompt.targets = self.console.completions()
         self.prompt.themes = tuple(sorted(self.console.available_themes))
         self.prompt.contexts = self.console.context_names()
+        self.prompt.faults = self.console.fault_options if self.console.is_simulated else None
         self.prompt.open(COMMAND)
 
     def do_filter(self) -> None:

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 KEY_WIDTH = 12
 
 
-def sections(scope: str, keymap: Keymap, *, read_only: bool) -> list[tuple[str, list[tuple[str, str, str]]]]:
+def sections(
+    scope: str, keymap: Keymap, *, read_only: bool, simulated: bool = True
+) -> list[tuple[str, list[tuple[str, str, str]]]]:
     """(heading, [(keys, title, sentence)]) of one screen; nothing that the read-only gate refuses."""
     result = []
-    actions = [action for action in in_scope(scope) if not (read_only and action.changes)]
+    here = [action for action in in_scope(scope) if simulated or not action.only_simulated]
+    actions = [action for action in here if not (read_only and action.changes)]
     for group in Group:
         lines = [
             (key_names(keymap.keys(action)) or _line(action), action.title, _sentence(action))
@@ -43,7 +46,7 @@ def sections(scope: str, keymap: Keymap, *, read_only: bool) -> list[tuple[str, 
     ]
     result.append(("command line", words))
     if read_only:
-        withheld = ", ".join(action.title for action in in_scope(scope) if action.changes)
+        withheld = ", ".join(action.title for action in here if action.changes)
         result.append(("withheld, because this console is read-only", [("", withheld or "nothing", "")]))
     return result
 
@@ -56,10 +59,12 @@ def _sentence(action: Action) -> str:
     return action.help if action.confirm is Confirm.NONE else f"{action.help} ({action.confirm.value})"
 
 
-def render(scope: str, keymap: Keymap, look: Look, *, read_only: bool, width: int = 80) -> Text:
+def render(
+    scope: str, keymap: Keymap, look: Look, *, read_only: bool, simulated: bool = True, width: int = 80
+) -> Text:
     """The page for a width: sentences wrap under themselves."""
     text = Text()
-    parts = sections(scope, keymap, read_only=read_only)
+    parts = sections(scope, keymap, read_only=read_only, simulated=simulated)
     # The sentence of a withheld list stands where a title stands, and is long.
     title_width = 2 + max(len(title) for _, lines in parts for keys, title, _ in lines if keys)
     indent = 3 + KEY_WIDTH + title_width
@@ -95,7 +100,14 @@ class HelpPage(Static):
     def _draw(self, width: int) -> None:
         console = cast("Console", self.app)
         self.update(
-            render(self._about, console.settings.keymap, look_of(self), read_only=console.read_only, width=width)
+            render(
+                self._about,
+                console.settings.keymap,
+                look_of(self),
+                read_only=console.read_only,
+                simulated=console.is_simulated,
+                width=width,
+            )
         )
 
 
@@ -120,5 +132,11 @@ class HelpScreen(ConsoleScreen):
 
     def page_text(self) -> str:
         console = self.console
-        page = render(self._about, console.settings.keymap, PLAIN, read_only=console.read_only)
+        page = render(
+            self._about,
+            console.settings.keymap,
+            PLAIN,
+            read_only=console.read_only,
+            simulated=console.is_simulated,
+        )
         return page.plain

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
@@ -47,6 +49,7 @@ class Prompt(Horizontal):
         """Names for completion, set when the line is opened."""
         self.themes: tuple[str, ...] = ()
         self.contexts: tuple[str, ...] = ()
+        self.faults: Callable[[], Mapping[str, Sequence[str]]] | None = None
 
     def _fill(self) -> None:
         """Its widgets, when it is opened first: the first frame of a screen does without an input and its style sheet."""
@@ -98,7 +101,7 @@ class Prompt(Horizontal):
                 entry.cursor_position = len(text)
             return True
         if self.mode == COMMAND and key == "tab":
-            completed = complete(entry.value, self.targets, self.themes, self.contexts)
+            completed = complete(entry.value, self.targets, self.themes, self.contexts, self.faults)
             if completed is not None:
                 entry.value = completed
                 entry.cursor_position = len(completed)

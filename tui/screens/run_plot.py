@@ -11,6 +11,7 @@ from textual.widgets import Static
 from backend.outcomes import OperatorError
 from backend.sanitize import plain, plain_text
 from tui.actions import RUN_PLOT, Action, bindings
+from tui.console import SIMULATED
 from tui.screens.bench import BenchScreen
 from tui.screens.bench_figures import CPU
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from backend.bench.model import BenchRecord
     from backend.runs.manager import Run
     from tui.console import Console
-
-SIMULATED = "simulated"
-"""The label of contexts whose workers are processes on CPUs."""
 
 
 def peak_of(console: Console, name: str) -> float | None:
