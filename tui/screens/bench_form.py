@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on
-from textual.containers import Container, VerticalScroll
-from textual.widget import Widget
-from textual.widgets import Input, Static
-
 from backend.model import EventKind, QueuedResource
 from backend.outcomes import OperatorError
-from backend.sanitize import plain_text
 from jobs.meshes import Mesh, default_mesh, legal_meshes
 from tui.actions import BENCH_FORM, BY_ID, bindings
-from tui.screens.form import FormBody, FormLine, PickedChoice
-from tui.screens.form_screen import FormScreen
+from tui.screens.form import FormLine
+from tui.screens.plan_form import Judged, PlanForm
 from tui.wording import count
 
 if TYPE_CHECKING:
@@ -81,7 +75,7 @@ def plan_lines(plan: BenchPlan) -> list[str]:
     return [*lines, "", "the same from a shell:", plan.command]
 
 
-class BenchFormScreen(FormScreen):
+class BenchFormScreen(PlanForm):
     """Asks for one sharding on a queued resource."""
 
     SCOPE = BENCH_FORM
@@ -96,13 +90,12 @@ class BenchFormScreen(FormScreen):
         self._meshes: tuple[Mesh, ...] = ()
         self._mesh = 0
         self.plan: BenchPlan | None = None
-        self._trouble: OperatorError | None = None
         self._asking = True
         self._asks_again = False
         self._kept: dict[str, str] = {}
         self._news = "Asking the workers what they are …"
 
-    def compose_body(self) -> Iterable[Widget]:
+    def fields(self) -> Iterable[FormLine]:
         from backend.bench.model import BenchRequest
         from backend.bench.plan import accelerator_of
 
@@ -117,19 +110,11 @@ class BenchFormScreen(FormScreen):
         self.draft_name = f"bench {self._item.slice_count} x {self._item.accelerator_type}"
         self._kept = self.draft()
         texts |= {name: text for name, text in self._kept.items() if name in texts}
-        with Container(id="run-form"):
-            with FormBody(id="form"):
-                for name, label in NUMBERS:
-                    yield FormLine(name, label, value=texts[name])
-                yield FormLine("python", "python", value=self._kept.get("python", defaults.python))
-            with VerticalScroll(id="plan-pane", can_focus=False):
-                yield Static(id="plan", markup=False)
-
-    def main_widget(self) -> Widget:
-        return self.line(AXES[0]).control
+        for name, label in NUMBERS:
+            yield FormLine(name, label, value=texts[name])
+        yield FormLine("python", "python", value=self._kept.get("python", defaults.python))
 
     def on_mount(self) -> None:
-        self.check()
         self.background(self._ask(), group="survey", title="ask the workers")
 
     async def _ask(self) -> None:
@@ -146,42 +131,26 @@ class BenchFormScreen(FormScreen):
                 self.line(name).value = self._opened[name] = str(value)
         self.check()
 
-    @on(Input.Changed)
-    @on(PickedChoice.Changed)
-    def _changed(self) -> None:
-        self.call_after_refresh(self.check)
-
-    def check(self) -> None:
-        """Plans what the form says. Nothing is sent."""
+    def judge(self, texts: Mapping[str, str]) -> Judged:
         from backend.bench.plan import plan_bench
 
-        if not self.is_mounted:
-            return
-        self.plan, self._trouble = None, None
-        try:
-            self.plan = plan_bench(self._item, request_of(self.texts()), None, self._survey)
-        except OperatorError as error:
-            self._trouble = error
-        self._show()
-
-    def _show(self) -> None:
-        plan = self.plan
         lines = [self._news] if self._news else []
-        if self._trouble is not None:
-            lines.append(str(self._trouble))
-        if plan is not None and self._asking:
+        self.plan = None
+        try:
+            plan = self.plan = plan_bench(self._item, request_of(texts), None, self._survey)
+        except OperatorError as error:
+            return Judged([*lines, str(error)], refused=True)
+        if self._asking:
             # The sizes may still change with what the workers are: only what is wrong already is told.
             lines += [f"refused: {text}" for text in plan.refusals]
-        elif plan is not None:
+        else:
             lines += plan_lines(plan)
             if lacking := sum(not each.jax and not each.error for each in (self._survey or {}).values()):
                 key = self.console.settings.keymap.shown(BY_ID["setup-here"])
                 lines.insert(0, f"{count(lacking, 'worker')} without jax: {key} sets them up, and comes back here.")
             if not plan.refusals:
                 lines += ["", "ctrl+r starts it, f3 next legal mesh, f4 all of them, f5 preflight, f6 sweep"]
-        body = self.query_one("#plan", Static)
-        body.set_class(plan is None or bool(plan.refusals), "-refused")
-        body.update(plain_text("\n".join(lines)))
+        return Judged(lines, refused=bool(plan.refusals))
 
     def do_setup_here(self) -> None:
         """One environment for all of them; the workers are asked again when this form is seen again."""

@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.containers import Container, VerticalScroll
 from textual.suggester import Suggester
-from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from backend.model import EventKind
 from backend.outcomes import OperatorError, Outcome
-from backend.sanitize import plain, plain_text
-from backend.targets import fold, select
+from backend.sanitize import plain
+from backend.targets import fold
 from tui.actions import BY_ID, COPIES, COPY_FORM, bindings
-from tui.screens.form import FormBody, FormLine, PickedChoice
-from tui.screens.form_choices import ChoosingForm
+from tui.screens.form import FormLine
+from tui.screens.plan_form import Judged, TargetForm
 from tui.screens.work_screen import WorkScreen
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Column, Row, outcome_cell
@@ -86,10 +84,7 @@ def read_form(texts: Mapping[str, str]) -> tuple[CopyRequest, dict[str, str]]:
     destination = texts.get("destination", "").strip()
     if not uploads and not destination:
         wrong["destination"] = "A folder of this machine is missing."
-    targets = tuple(texts.get("targets", "").split())
-    if not targets:
-        wrong["targets"] = "No target is given. Write train-a, train-a/0 or train-a/*/0."
-    return CopyRequest(uploads, targets, sources, destination), wrong
+    return CopyRequest(uploads, tuple(texts.get("targets", "").split()), sources, destination), wrong
 
 
 def complete_path(line: str) -> str | None:
@@ -118,87 +113,53 @@ class PathSuggester(Suggester):
         return await asyncio.to_thread(complete_path, value)
 
 
-class CopyFormScreen(ChoosingForm):
+class CopyFormScreen(TargetForm):
     """Asks what is copied, from where, and where to."""
 
     SCOPE = COPY_FORM
     BINDINGS: ClassVar = bindings(COPY_FORM)
     crumb = "copy"
     draft_name = "copy"
+    first_field = "sources"
 
-    def __init__(self, targets: Sequence[str]) -> None:
-        super().__init__()
-        self._targets = tuple(targets)
-        self._wrong: dict[str, str] = {}
-        self._request: CopyRequest | None = None
+    _request: CopyRequest | None = None
 
-    def compose_body(self) -> Iterable[Widget]:
+    def fields(self) -> Iterable[FormLine]:
         kept = self.draft()
         # A read-only console may fetch, and changes no worker.
         ways = (FROM,) if self.console.read_only else (TO, FROM)
-        with Container(id="run-form"):
-            with FormBody(id="form"):
-                yield FormLine("direction", "direction", value=kept.get("direction", ""), choices=ways)
-                yield FormLine(
-                    "targets", "targets", value=" ".join(self._targets), hint="train-a, train-a/0, train-a/*/0"
-                )
-                yield FormLine("sources", "files", value=kept.get("sources", ""), hint="of the side they come from")
-                yield FormLine(
-                    "destination", "to", value=kept.get("destination", ""), hint="a path of the other side; ~ there"
-                )
-            with VerticalScroll(id="plan-pane", can_focus=False):
-                yield Static(id="plan", markup=False)
+        yield FormLine("direction", "direction", value=kept.get("direction", ""), choices=ways)
+        yield self.targets_line()
+        yield FormLine("sources", "files", value=kept.get("sources", ""), hint="of the side they come from")
+        yield FormLine(
+            "destination", "to", value=kept.get("destination", ""), hint="a path of the other side; ~ there"
+        )
 
-    def main_widget(self) -> Widget:
-        return self.line("sources" if self._targets else "targets").control
-
-    def on_mount(self) -> None:
-        self.check()
-
-    @on(Input.Changed)
-    @on(PickedChoice.Changed)
-    def _changed(self) -> None:
-        self.call_after_refresh(self.check)
-
-    def check(self) -> None:
-        """Says what would be copied. Nothing is sent."""
-        if not self.is_mounted:
-            return
-        texts = self.texts()
+    def judge(self, texts: Mapping[str, str]) -> Judged:
         request, wrong = read_form(texts)
         workers: tuple[WorkerRef, ...] = ()
-        if "targets" not in wrong:
-            try:
-                workers = select(self.console.fleet, request.targets, self.console.require_tower().groups)
-            except OperatorError as error:
-                wrong["targets"] = str(error)
+        try:
+            workers = self.workers_of(texts)
+        except OperatorError as error:
+            wrong["targets"] = str(error)
         for name in ("sources", "destination"):
             control = self.line(name).control
             local = (name == "sources") == request.uploads
             if isinstance(control, Input):
                 control.suggester = PathSuggester() if local else None
-        for name, line in self.lines.items():
-            line.say(wrong.get(name, "") if texts.get(name) else "")
-        self._wrong, self._request = wrong, request
-        lines = [next(iter(wrong.values()))] if wrong else []
-        if not wrong:
-            lines += [request.words, f"{count(len(workers), 'worker')}: {fold(each.address for each in workers)}"]
-            if not request.uploads and len(workers) > 1:
-                lines.append(f"each into a folder of its own: {request.destination}/{workers[0].file_stem} ...")
-            lines += ["", "ctrl+r copies"]
-        body = self.query_one("#plan", Static)
-        body.set_class(bool(wrong), "-refused")
-        body.update(plain_text("\n".join(lines)))
+        self._request = request
+        if wrong:
+            return Judged([next(iter(wrong.values()))], wrong)
+        lines = [request.words, f"{count(len(workers), 'worker')}: {fold(each.address for each in workers)}"]
+        if not request.uploads and len(workers) > 1:
+            lines.append(f"each into a folder of its own: {request.destination}/{workers[0].file_stem} ...")
+        return Judged([*lines, "", "ctrl+r copies"])
 
     def do_submit(self) -> None:
-        self.check()
-        if self._wrong:
-            raise OperatorError("Nothing was copied.", next(iter(self._wrong.values())))
+        self.require_right("Nothing was copied.")
         request = self._request
         assert request is not None
-        self.drop_draft()
-        self.console.pop_screen()
-        self.console.push_screen(CopiesScreen(request))
+        self.give_way(CopiesScreen(request))
 
 
 class CopiesScreen(WorkScreen):

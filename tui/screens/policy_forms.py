@@ -7,11 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from textual import on
-from textual.containers import Container, VerticalScroll
-from textual.widget import Widget
-from textual.widgets import Input, Static
-
 from backend.cloud.cautions import warnings
 from backend.cloud.gcloud_flags import parse_duration
 from backend.cloud.policies import FAILURE_BUDGET, PREEMPTION_BUDGET, Keep
@@ -20,11 +15,10 @@ from backend.cloud.requests import CreateRequest
 from backend.cloud.validation import problems
 from backend.model import QueuedResource
 from backend.outcomes import OperatorError
-from backend.sanitize import plain_text
 from tui.actions import KEEP_FORM, RACE_FORM, bindings
 from tui.screens.confirm import Choice, Question
-from tui.screens.form import FormBody, FormLine
-from tui.screens.form_screen import FormScreen
+from tui.screens.form import FormLine
+from tui.screens.plan_form import Judged, PlanForm
 from tui.wording import count
 
 
@@ -37,46 +31,7 @@ def _budget(text: str, default: int) -> int:
     return int(text)
 
 
-class _PlanForm(FormScreen):
-    """Fields above, what they come to below."""
-
-    def fields(self) -> Iterable[FormLine]:
-        """The lines of the form."""
-        return ()
-
-    def compose_body(self) -> Iterable[Widget]:
-        with Container(id="run-form"):
-            with FormBody(id="form"):
-                yield from self.fields()
-            with VerticalScroll(id="plan-pane", can_focus=False):
-                yield Static(id="plan", markup=False)
-
-    def main_widget(self) -> Widget:
-        return next(iter(self.lines.values())).control
-
-    def on_mount(self) -> None:
-        self.call_after_refresh(self.check)
-
-    @on(Input.Changed)
-    def _changed(self) -> None:
-        self.call_after_refresh(self.check)
-
-    def check(self) -> None:
-        """Says what the form comes to."""
-        if self.is_mounted:
-            wrong, lines = self.judge(self.texts())
-            for name, line in self.lines.items():
-                line.say(wrong.get(name, ""))
-            body = self.query_one("#plan", Static)
-            body.set_class(bool(wrong), "-refused")
-            body.update(plain_text("\n".join(lines)))
-
-    def judge(self, texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-        """(each mistake by field, the words below the form)."""
-        raise NotImplementedError
-
-
-class KeepFormScreen(_PlanForm):
+class KeepFormScreen(PlanForm):
     """How often a request may be made again, and what this machine runs when it is ready."""
 
     SCOPE = KEEP_FORM
@@ -110,7 +65,7 @@ class KeepFormScreen(_PlanForm):
         self._plan = [f"Made again it would be: {made}, in {self._item.zone}.", *plan.notes]
         self.check()
 
-    def judge(self, texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    def judge(self, texts: Mapping[str, str]) -> Judged:
         wrong: dict[str, str] = {}
         numbers = {"preemptions": PREEMPTION_BUDGET, "failures": FAILURE_BUDGET}
         for name, default in numbers.items():
@@ -131,7 +86,7 @@ class KeepFormScreen(_PlanForm):
             f" `slicetower qr keep {name}` does the same without a console.",
             *self._plan,
         ]
-        return wrong, [*lines, "", "ctrl+r keeps it"]
+        return Judged([*lines, "", "ctrl+r keeps it"], wrong)
 
     async def do_submit(self) -> None:
         self.check()
@@ -151,7 +106,7 @@ class KeepFormScreen(_PlanForm):
             self.console.show_policies()
 
 
-class RaceFormScreen(_PlanForm):
+class RaceFormScreen(PlanForm):
     """The same request in several zones or of several types."""
 
     SCOPE = RACE_FORM
@@ -169,7 +124,7 @@ class RaceFormScreen(_PlanForm):
         yield FormLine("types", "types", value=self._request.accelerator_type, hint="v5litepod-16 v6e-16")
         yield FormLine("timeout", "give up after", value="1h", hint="such as 30m or 2h")
 
-    def judge(self, texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    def judge(self, texts: Mapping[str, str]) -> Judged:
         wrong: dict[str, str] = {}
         zones = list(dict.fromkeys(texts.get("zones", "").replace(",", " ").split()))
         types = list(dict.fromkeys(texts.get("types", "").lower().replace(",", " ").split()))
@@ -197,13 +152,10 @@ class RaceFormScreen(_PlanForm):
                 wrong.setdefault("types" if len(types) > 1 else "zones", bad[0])
         if len(self._entries) < 2 and "zones" not in wrong:
             wrong["zones"] = "One request is no race: give several zones or types."
-        return wrong, [*lines, "", "ctrl+r begins it" if not wrong else next(iter(wrong.values()))]
+        return Judged([*lines, "", "ctrl+r begins it" if not wrong else next(iter(wrong.values()))], wrong)
 
     async def do_submit(self) -> None:
-        wrong, _ = self.judge(self.texts())
-        self.check()
-        if wrong:
-            raise OperatorError("Nothing was sent.", next(iter(wrong.values())))
+        self.require_right()
         entries = list(self._entries)
         lines = [f"{entry.name} in {entry.zone}: {entry.node_count} × {entry.shape}" for entry in entries]
         lines.append("It goes on while this console is open; left before that, all are deleted.")

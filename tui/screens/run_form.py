@@ -9,21 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from textual import on
-from textual.containers import Container, VerticalScroll
-from textual.widget import Widget
-from textual.widgets import Input, Static
-
 from backend.cloud.gcloud_flags import parse_duration
 from backend.outcomes import OperatorError
 from backend.runs.bundles import Bundle
 from backend.runs.model import RunPlan, RunRequest
-from backend.sanitize import plain_text
-from backend.targets import WorkerRef, select
+from backend.targets import WorkerRef
 from tui.actions import RUN_FORM, bindings
 from tui.screens.choose import Offer
-from tui.screens.form import FormBody, FormLine, PickedChoice
+from tui.screens.form import FormLine
 from tui.screens.form_choices import SavingForm, command_requests
+from tui.screens.plan_form import Judged, TargetForm
 from tui.wording import count
 
 ON = "yes"
@@ -133,7 +128,20 @@ def plan_words(plan: RunPlan) -> str:
     return f"{workers} in {len(sizes)} batches: {shown}"
 
 
-class RunFormScreen(SavingForm):
+def plan_lines(plan: RunPlan) -> list[str]:
+    """The plan in words: its batches, what speaks against it, what is shipped, and exactly what is run."""
+    lines = [plan_words(plan)]
+    lines += [f"refused: {text}" for text in plan.refusals]
+    lines += [f"! {text}" for text in plan.warnings]
+    if plan.request.bundle is not None:
+        lines.append(f"ships {plan.request.bundle.report}")
+    if plan.request.setup:
+        lines.append(f"first, once per content and boot: {plan.request.setup}")
+    lines += ["", "each worker runs exactly:", plan.remote_text]
+    return lines if plan.refusals else [*lines, "", "ctrl+r starts it"]
+
+
+class RunFormScreen(TargetForm, SavingForm):
     """Asks for a command and its policies; shows the plan live."""
 
     SCOPE = RUN_FORM
@@ -141,6 +149,9 @@ class RunFormScreen(SavingForm):
     crumb = "run"
     draft_name = "run"
     saved_kind = "run"
+    first_field = "command"
+
+    plan: RunPlan | None = None
 
     def __init__(self, targets: Sequence[str], command: str = "", like: RunRequest | None = None) -> None:
         """
@@ -149,56 +160,45 @@ class RunFormScreen(SavingForm):
             command: What to begin with; empty: what was typed last and not sent.
             like: A run to repeat, with its policies.
         """
-        super().__init__()
-        self._targets = tuple(targets)
+        super().__init__(targets)
         self._command = command
         self._like = like
-        self.plan: RunPlan | None = None
-        self._trouble: OperatorError | None = None
         self._packed: tuple[str, Bundle | OperatorError | None] = ("", None)
         """The folder that is or is being packed, and what came of it."""
 
-    def compose_body(self) -> Iterable[Widget]:
+    def fields(self) -> Iterable[FormLine]:
         kept = write_form(self._like) if self._like is not None else {} if self._command else self.draft()
-        with Container(id="run-form"):
-            with FormBody(id="form"):
-                yield FormLine(
-                    "targets", "targets", value=" ".join(self._targets), hint="train-a, train-a/0, train-a/*/0"
-                )
-                yield FormLine(
-                    "command",
-                    "command",
-                    value=self._command or kept.get("command", ""),
-                    hint="hostname",
-                    suggestions=self.console.command_history,
-                )
-                yield FormLine("batch", "batch size", value=kept.get("batch", "all"), hint="all, 4, or 1,5,25%")
-                yield FormLine(
-                    "on_failure", "on failure", value=kept.get("on_failure", ""), choices=("stop", "continue")
-                )
-                yield FormLine(
-                    "max_failures", "failures allowed", value=kept.get("max_failures", ""), hint="0; a number or 10%"
-                )
-                yield FormLine("timeout", "timeout", value=kept.get("timeout", ""), hint="none; such as 10m")
-                yield FormLine("detach", "detached", value=kept.get("detach", ""), choices=("no", ON))
-                yield FormLine("gang", "gang", value=kept.get("gang", ""), choices=("no", ON))
-                yield FormLine("shell", "through a shell", value=kept.get("shell", ""), choices=("no", ON))
-                yield FormLine(
-                    "environment",
-                    "environment",
-                    value=kept.get("environment", ""),
-                    hint="KEY=VALUE, or KEY to take yours",
-                )
-                yield FormLine("sync", "ship folder", value=kept.get("sync", ""), hint="none; such as ~/code")
-                yield FormLine(
-                    "setup",
-                    "setup first",
-                    value=kept.get("setup", ""),
-                    hint="once a boot: pip install -e .",
-                )
-                yield FormLine("force", "even as a gang", value=kept.get("force", ""), choices=("no", ON))
-            with VerticalScroll(id="plan-pane", can_focus=False):
-                yield Static(id="plan", markup=False)
+        yield self.targets_line()
+        yield FormLine(
+            "command",
+            "command",
+            value=self._command or kept.get("command", ""),
+            hint="hostname",
+            suggestions=self.console.command_history,
+        )
+        yield FormLine("batch", "batch size", value=kept.get("batch", "all"), hint="all, 4, or 1,5,25%")
+        yield FormLine("on_failure", "on failure", value=kept.get("on_failure", ""), choices=("stop", "continue"))
+        yield FormLine(
+            "max_failures", "failures allowed", value=kept.get("max_failures", ""), hint="0; a number or 10%"
+        )
+        yield FormLine("timeout", "timeout", value=kept.get("timeout", ""), hint="none; such as 10m")
+        yield FormLine("detach", "detached", value=kept.get("detach", ""), choices=("no", ON))
+        yield FormLine("gang", "gang", value=kept.get("gang", ""), choices=("no", ON))
+        yield FormLine("shell", "through a shell", value=kept.get("shell", ""), choices=("no", ON))
+        yield FormLine(
+            "environment",
+            "environment",
+            value=kept.get("environment", ""),
+            hint="KEY=VALUE, or KEY to take yours",
+        )
+        yield FormLine("sync", "ship folder", value=kept.get("sync", ""), hint="none; such as ~/code")
+        yield FormLine(
+            "setup",
+            "setup first",
+            value=kept.get("setup", ""),
+            hint="once a boot: pip install -e .",
+        )
+        yield FormLine("force", "even as a gang", value=kept.get("force", ""), choices=("no", ON))
 
     async def offers(self, name: str) -> Sequence[Offer]:
         if name == "command":
@@ -221,34 +221,8 @@ class RunFormScreen(SavingForm):
     def saved_elsewhere(self, name: str) -> dict[str, str]:
         return {"command": self.console.settings.commands[name]}
 
-    def main_widget(self) -> Widget:
-        return self.line("command" if self._targets else "targets").control
-
-    @on(Input.Changed)
-    @on(PickedChoice.Changed)
-    def _changed(self) -> None:
-        self.call_after_refresh(self.check)
-
-    def on_mount(self) -> None:
-        self.check()
-
-    def wanted_workers(self, texts: dict[str, str]) -> tuple[WorkerRef, ...]:
-        """Whom the targets name now.
-
-        Raises:
-            OperatorError: They name nobody.
-        """
-        words = texts.get("targets", "").split()
-        if not words:
-            raise OperatorError("No target is given.", "Write train-a, train-a/0 or train-a/*/0.")
-        return select(self.console.fleet, words, self.console.require_tower().groups)
-
-    def check(self) -> None:
-        """Plans what the form says, and shows it. Nothing is sent."""
-        if not self.is_mounted:
-            return
-        texts = self.texts()
-        self.plan, self._trouble = None, None
+    def judge(self, texts: Mapping[str, str]) -> Judged:
+        self.plan = None
         request, wrong = read_form(texts)
         bundle = self._bundle(texts.get("sync", "").strip())
         if isinstance(bundle, OperatorError):
@@ -257,23 +231,19 @@ class RunFormScreen(SavingForm):
             request = replace(request, bundle=bundle)
         plan: RunPlan | None = None
         try:
-            workers = self.wanted_workers(texts)
+            workers = self.workers_of(texts)
         except OperatorError as error:
             wrong = {"targets": error, **wrong}
         else:
-            plans = self.console.require_tower().runs
             try:
-                plan = plans.plan(request, workers)
+                plan = self.console.require_tower().runs.plan(request, workers)
             except OperatorError as error:
                 wrong |= self._policy_mistakes(request, workers) or {"command": error}
-        if wrong:
-            plan = None
-        for name, line in self.lines.items():
-            # What was not typed yet is no mistake to scold; the plan below says what is missing.
-            line.say(str(wrong[name]) if name in wrong and texts.get(name) else "")
+        if wrong or plan is None:
+            first = next(iter(wrong.values()))
+            return Judged([text for text in (first.what, first.cure) if text], wrong)
         self.plan = plan
-        self._trouble = next(iter(wrong.values()), None)
-        self._show()
+        return Judged(plan_lines(plan), refused=bool(plan.refusals))
 
     def _bundle(self, folder: str) -> Bundle | OperatorError | None:
         """What would be shipped; packed in a thread, and the form is judged again when that is done."""
@@ -311,33 +281,11 @@ class RunFormScreen(SavingForm):
                 found[name] = error
         return found
 
-    def _show(self) -> None:
-        lines: list[str] = []
-        plan = self.plan
-        if self._trouble is not None:
-            lines += [self._trouble.what, self._trouble.cure]
-        if plan is not None:
-            lines.append(plan_words(plan))
-            lines += [f"refused: {text}" for text in plan.refusals]
-            lines += [f"! {text}" for text in plan.warnings]
-            if plan.request.bundle is not None:
-                lines.append(f"ships {plan.request.bundle.report}")
-            if plan.request.setup:
-                lines.append(f"first, once per content and boot: {plan.request.setup}")
-            lines += ["", "each worker runs exactly:", plan.remote_text]
-            if not plan.refusals:
-                lines += ["", "ctrl+r starts it"]
-        body = self.query_one("#plan", Static)
-        body.set_class(plan is None or bool(plan.refusals), "-refused")
-        body.update(plain_text("\n".join(lines).strip()))
-
     async def do_submit(self) -> None:
         """Starts the run and shows it."""
         from tui.screens.run import RunScreen
 
-        self.check()
-        if self._trouble is not None:
-            raise self._trouble
+        self.require_right()
         plan = self.plan
         if plan is None or plan.refusals:
             raise OperatorError(f"Nothing was sent: {plan.refusals[0] if plan else 'there is no plan.'}")
@@ -348,7 +296,5 @@ class RunFormScreen(SavingForm):
             fresh = await asyncio.to_thread(bundles.from_directory, expanded(plan.request.bundle.source))
             plan = self.console.require_tower().runs.plan(replace(plan.request, bundle=fresh), plan.workers)
         run = await self.console.require_tower().runs.launch(plan)
-        self.drop_draft()
         self.console.command_history.append(plan.request.title)
-        self.console.pop_screen()
-        self.console.push_screen(RunScreen(run))
+        self.give_way(RunScreen(run))

@@ -5,30 +5,26 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
-from textual.containers import Container, VerticalScroll
-from textual.widget import Widget
-from textual.widgets import ContentSwitcher, Input, Static
+from textual.widgets import ContentSwitcher
 
 from backend.model import EventKind
 from backend.outcomes import OperatorError
 from backend.runs.model import RunPlan, RunState
-from backend.sanitize import plain, plain_text
-from backend.targets import fold, select
+from backend.sanitize import plain
+from backend.targets import fold
 from backend.tools.setup import PYTHON_PLACE, SetupRequest, Verification, plan, script, verify
 from tui.actions import SETUP_FORM, bindings
-from tui.screens.form import FormBody, FormLine
-from tui.screens.form_choices import ChoosingForm
+from tui.screens.form import FormLine
+from tui.screens.plan_form import Judged, TargetForm
 from tui.screens.run import RunScreen
 from tui.screens.run_form import plan_words
 from tui.wording import count
 
 if TYPE_CHECKING:
     from backend.runs.manager import Run
-    from backend.targets import WorkerRef
 
 TOLD = re.compile(r"^setup: (?!has )(.*)")
 LOOK_BACK = 40
@@ -66,21 +62,18 @@ def read_form(texts: Mapping[str, str]) -> tuple[SetupRequest, dict[str, str]]:
     return request, wrong
 
 
-class SetupFormScreen(ChoosingForm):
+class SetupFormScreen(TargetForm):
     """Asks what every worker shall have; shows the script that would make it."""
 
     SCOPE = SETUP_FORM
     BINDINGS: ClassVar = bindings(SETUP_FORM)
     crumb = "setup"
     draft_name = "setup"
+    first_field = "python"
 
-    def __init__(self, targets: Sequence[str]) -> None:
-        super().__init__()
-        self._targets = tuple(targets)
-        self.plan: RunPlan | None = None
-        self._wrong: dict[str, str] = {}
+    plan: RunPlan | None = None
 
-    def compose_body(self) -> Iterable[Widget]:
+    def fields(self) -> Iterable[FormLine]:
         kept = self.draft()
         base = SetupRequest()
         fields = (
@@ -91,70 +84,36 @@ class SetupFormScreen(ChoosingForm):
             ("maxtext", "MaxText at", "none; or a branch, tag or commit"),
             ("maxtext_source", "MaxText from", base.maxtext_source),
         )
-        with Container(id="run-form"):
-            with FormBody(id="form"):
-                yield FormLine(
-                    "targets", "targets", value=" ".join(self._targets), hint="train-a, train-a/0, train-a/*/0"
-                )
-                for name, label, hint in fields:
-                    yield FormLine(name, label, value=kept.get(name, ""), hint=hint)
-            with VerticalScroll(id="plan-pane", can_focus=False):
-                yield Static(id="plan", markup=False)
+        yield self.targets_line()
+        for name, label, hint in fields:
+            yield FormLine(name, label, value=kept.get(name, ""), hint=hint)
 
-    def main_widget(self) -> Widget:
-        return self.line("python" if self._targets else "targets").control
-
-    def on_mount(self) -> None:
-        self.check()
-
-    @on(Input.Changed)
-    def _changed(self) -> None:
-        self.call_after_refresh(self.check)
-
-    def check(self) -> None:
-        """Plans what the form says. Nothing is sent."""
-        if not self.is_mounted:
-            return
-        texts = self.texts()
+    def judge(self, texts: Mapping[str, str]) -> Judged:
         request, wrong = read_form(texts)
-        targets = texts.get("targets", "").split()
         self.plan = None
-        workers: tuple[WorkerRef, ...] = ()
         try:
-            if not targets:
-                raise OperatorError("No target is given.", "Write train-a, train-a/0 or train-a/*/0.")
-            tower = self.console.require_tower()
-            workers = select(self.console.fleet, targets, tower.groups)
+            workers = self.workers_of(texts)
             if not wrong:
-                self.plan = plan(tower, request, workers)
+                self.plan = plan(self.console.require_tower(), request, workers)
         except OperatorError as error:
             wrong["targets"] = str(error)
-        for name, line in self.lines.items():
-            line.say(wrong.get(name, "") if texts.get(name) else "")
-        self._wrong = wrong
-        lines = [next(iter(wrong.values()))] if wrong else []
-        if self.plan is not None:
-            lines += [plan_words(self.plan), *(f"refused: {text}" for text in self.plan.refusals)]
-            lines += [f"! {text}" for text in self.plan.warnings]
-            lines += ["It goes on when this console ends. Asked for again, it only looks.", "ctrl+r starts it"]
-            lines += ["", "each worker runs exactly:", script(request)]
-        body = self.query_one("#plan", Static)
-        body.set_class(self.plan is None or bool(self.plan.refusals), "-refused")
-        body.update(plain_text("\n".join(lines)))
+        if self.plan is None:
+            return Judged([next(iter(wrong.values()))], wrong)
+        lines = [plan_words(self.plan), *(f"refused: {text}" for text in self.plan.refusals)]
+        lines += [f"! {text}" for text in self.plan.warnings]
+        lines += ["It goes on when this console ends. Asked for again, it only looks.", "ctrl+r starts it"]
+        lines += ["", "each worker runs exactly:", script(request)]
+        return Judged(lines, refused=bool(self.plan.refusals))
 
     async def do_submit(self) -> None:
-        self.check()
-        if self._wrong:
-            raise OperatorError("Nothing was sent.", next(iter(self._wrong.values())))
+        self.require_right()
         planned = self.plan
         if planned is None or planned.refusals:
             raise OperatorError(f"Nothing was sent: {planned.refusals[0] if planned else 'there is no plan.'}")
         run = await self.console.require_tower().runs.launch(planned)
         where = fold(worker.address for worker in planned.workers)
         self.console.note(EventKind.ACTION, f"sets up {where}: {planned.request.title}", subject=run.id)
-        self.drop_draft()
-        self.console.pop_screen()
-        self.console.push_screen(SetupScreen(run))
+        self.give_way(SetupScreen(run))
 
 
 def verdict(found: Verification, run_id: str) -> str:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
-from textual.containers import Container, VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Input, Static
 
 from backend.model import EventKind, QueuedResource
 from backend.outcomes import OperatorError
-from backend.sanitize import plain_text
 from jobs.meshes import Mesh
 from tui.actions import SWEEP_FORM, bindings
-from tui.screens.form import FormBody, FormLine
-from tui.screens.form_screen import FormScreen
+from tui.screens.form import FormLine
+from tui.screens.plan_form import Judged, PlanForm
 from tui.wording import count
 
 if TYPE_CHECKING:
@@ -52,7 +48,7 @@ def sweep_lines(sweep: Sweep) -> list[str]:
     return lines
 
 
-class SweepFormScreen(FormScreen):
+class SweepFormScreen(PlanForm):
     """Asks for a sweep; nothing is sent before ctrl+r."""
 
     SCOPE = SWEEP_FORM
@@ -74,30 +70,18 @@ class SweepFormScreen(FormScreen):
         self._meshes = tuple(meshes)
         self.crumb = f"sweep {item.name}"
         self.sweep: Sweep | None = None
-        self._trouble: OperatorError | None = None
 
-    def compose_body(self) -> Iterable[Widget]:
+    def fields(self) -> Iterable[FormLine]:
         base = self._base
-        with Container(id="run-form"):
-            with FormBody(id="form"):
-                yield FormLine("targets", "requests", value=self._item.name, hint="several: other slice counts")
-                yield FormLine("meshes", "meshes", value=" ".join(mesh.short() for mesh in self._meshes) or ALL)
-                yield FormLine("batches", "batches per device", value=str(base.batch_size))
-                yield FormLine("dimensions", "dimensions", value=str(base.embedding_dimension))
-                yield FormLine("limit", "at most", value="8" if not self._meshes else "0", hint="0: all")
-                yield FormLine("patience", "patience", value="0", hint="stop after so many not faster")
-            with VerticalScroll(id="plan-pane", can_focus=False):
-                yield Static(id="plan", markup=False)
+        yield FormLine("targets", "requests", value=self._item.name, hint="several: other slice counts")
+        yield FormLine("meshes", "meshes", value=" ".join(mesh.short() for mesh in self._meshes) or ALL)
+        yield FormLine("batches", "batches per device", value=str(base.batch_size))
+        yield FormLine("dimensions", "dimensions", value=str(base.embedding_dimension))
+        yield FormLine("limit", "at most", value="8" if not self._meshes else "0", hint="0: all")
+        yield FormLine("patience", "patience", value="0", hint="stop after so many not faster")
 
     def main_widget(self) -> Widget:
         return self.line("batches").control
-
-    def on_mount(self) -> None:
-        self.check()
-
-    @on(Input.Changed)
-    def _changed(self) -> None:
-        self.call_after_refresh(self.check)
 
     def resources(self) -> list[QueuedResource]:
         """What the form names.
@@ -115,11 +99,8 @@ class SweepFormScreen(FormScreen):
             raise OperatorError("requests: a queued resource is missing.")
         return found
 
-    def check(self) -> None:
-        """Plans what the form says. Nothing is sent."""
-        if not self.is_mounted:
-            return
-        self.sweep, self._trouble = None, None
+    def judge(self, texts: Mapping[str, str]) -> Judged:
+        self.sweep = None
         try:
             resources = self.resources()
             unasked = [each for each in resources if each.name not in self._platforms]
@@ -128,13 +109,8 @@ class SweepFormScreen(FormScreen):
                 raise OperatorError(f"asking the workers of {', '.join(each.name for each in unasked)} what they are")
             self.sweep = self._planned(resources)
         except OperatorError as error:
-            self._trouble = error
-        lines = [str(self._trouble)] if self._trouble is not None else []
-        if self.sweep is not None:
-            lines += [*sweep_lines(self.sweep), "", "ctrl+r starts it"]
-        body = self.query_one("#plan", Static)
-        body.set_class(self.sweep is None, "-refused")
-        body.update(plain_text("\n".join(lines)))
+            return Judged([str(error)], refused=True)
+        return Judged([*sweep_lines(self.sweep), "", "ctrl+r starts it"])
 
     def _ask(self, resources: Sequence[QueuedResource]) -> None:
         fresh = [each for each in resources if each.name not in self._asked]
@@ -192,5 +168,4 @@ class SweepFormScreen(FormScreen):
         self.console.note(
             EventKind.ACTION, f"{sweep.id}: {count(len(sweep.left), 'benchmark')}", subject=self._item.name
         )
-        self.console.pop_screen()
-        self.console.push_screen(SweepScreen(sweep))
+        self.give_way(SweepScreen(sweep))
