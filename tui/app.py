@@ -46,7 +46,10 @@ NOTICES = 500
 """Own errors and actions kept for the events screen until the journal takes them."""
 THEME_POLL_S = 2.0
 MEDIUM, WIDE, VAST = 100, 120, 150
-"""Columns from which the fleet shows all its columns, forms stand beside their preview, the fleet beside its detail."""
+"""Columns from which the fleet shows all its columns, forms stand beside their preview, the fleet beside its detail.
+
+A screen has the class of the widest that fits and no other: what holds for `-wide` is written for `-vast` too.
+"""
 
 
 class SliceTower(Toasts, Station, Navigation):

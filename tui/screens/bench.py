@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MARGINS = 4
 """Cells of the page that are no text: its padding and the scrollbar."""
+COLUMN_WIDTH = 48
+"""Of the figures where they stand beside the plot, with their rule (work.tcss)."""
 PLOT_EVERY = 2
 """Ticks between two looks at the readings: the plot is drawn once a second at most."""
 
@@ -98,7 +100,14 @@ class BenchScreen(ConsoleScreen):
         if record.state.value == "failed" and not self._judged:
             self._judged = True
             self.background(self._judge(), group="verdict", title="look why it failed")
-        self.query_one("#figures", Static).update(plain_text("\n".join(self.lines_of(record))))
+        beside_plot = self.has_class("-wide") or self.has_class("-vast")
+        width = (COLUMN_WIDTH if beside_plot else self.size.width) - MARGINS
+        self.query_one("#figures", Static).update(plain_text("\n".join(self.lines_of(record, width))))
+
+    def on_resize(self) -> None:
+        """The figures have another width, though nothing new was measured."""
+        self._seen = -1
+        self.call_after_refresh(self.tick)
 
     def head(self, record: BenchRecord) -> list[str]:
         """What is measured, and how far it is."""
@@ -111,14 +120,14 @@ class BenchScreen(ConsoleScreen):
         """Over the plot; empty for the mesh."""
         return ""
 
-    def lines_of(self, record: BenchRecord) -> list[str]:
-        """Everything that is told beside the plot."""
+    def lines_of(self, record: BenchRecord, width: int) -> list[str]:
+        """Everything that is told with the plot, in so many cells."""
         lines = [*self._why, *(f"{error.address}: {error.what} {error.cure}".strip() for error in record.errors[:3])]
         newest = last_words(record.points)
         if newest and self.bench is not None and not self.bench.state.is_over:
             lines.append(f"now: {newest}")
         histogram = histogram_lines(record.points, self.console.glyphs["bar-full"])
-        lines += beside(figures(record), histogram, self.size.width - MARGINS)
+        lines += beside(figures(record), histogram, width)
         lines += ["", *self.repeat_lines(record)]
         return lines
 
@@ -136,7 +145,7 @@ class BenchScreen(ConsoleScreen):
 
     def page_text(self) -> str:
         record = self.record()
-        return plain_text("\n".join([*self.head(record), *self.lines_of(record)]))
+        return plain_text("\n".join([*self.head(record), *self.lines_of(record, self.size.width)]))
 
     # Actions
 

@@ -306,7 +306,7 @@ class CreateScreen(SavingForm):
     # Actions
 
     def do_next_preview(self) -> None:
-        narrow = not self.has_class("-wide")
+        narrow = not (self.has_class("-wide") or self.has_class("-vast"))
         pane = self.query_one("#preview-pane")
         if narrow and not pane.has_class("-shown"):
             pane.add_class("-shown")
