@@ -99,7 +99,7 @@ async def test_throughput_is_drawn_while_it_runs_and_kept_in_the_list(
         await driven.until(lambda: bench.state.is_over, "its end", wait_s=LONG_S)
         assert bench.state is BenchState.DONE, bench.errors
         text = await driven.shows("step time", "FLOP/s a device", "--dcn_data_parallelism 2", "simulated")
-        assert NO_UTILISATION in "\n".join(shown.lines_of(bench.record))
+        assert NO_UTILISATION in "\n".join(shown.lines_of(bench.record, 80))
         assert "% of" not in text
         await driven.press("5")
         await driven.until(lambda: isinstance(driven.app.screen, BenchesScreen))
