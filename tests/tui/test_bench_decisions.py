@@ -35,7 +35,7 @@ from tui.screens.readings import ReadingsScreen
 from tui.screens.run import RunScreen
 from tui.screens.run_plot import FilePlotScreen, RunPlotScreen
 from tui.screens.sweep import SweepScreen
-from tui.screens.sweep_form import SweepFormScreen
+from tui.screens.sweep_form import SweepFormScreen, sweep_lines
 from tui.widgets.rows import Cell
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
@@ -116,6 +116,14 @@ async def test_a_sweep_fills_its_table_marks_the_best_and_is_there_after_a_resta
         await driven.until(lambda: asked.sweep is not None and len(asked.sweep.points) == 8)
         assert asked.sweep is not None
         assert len(asked.sweep.left) == 4
+        lines = sweep_lines(asked.sweep)
+        assert lines[0].startswith("4 benchmarks")
+        table = lines[1 : lines.index("")]
+        assert sorted(line.split()[2] for line in table[1:]) == ["16", "16", "64", "64"]
+        assert {len(line) for line in table} == {len(table[0])}, "the columns stand below each other"
+        reasons = [line for line in lines if line.startswith("left out: ")]
+        assert sum(int(line.split()[2]) for line in reasons) == 4
+        assert all("--embedding_dimension 63" in line for line in reasons)
         await driven.press("ctrl+r")
         await driven.until(lambda: isinstance(driven.app.screen, SweepScreen))
         shown = driven.app.screen

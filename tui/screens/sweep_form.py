@@ -11,6 +11,7 @@ from textual.widget import Widget
 from backend.model import EventKind, QueuedResource
 from backend.outcomes import OperatorError
 from jobs.meshes import Mesh
+from jobs.statistics import rate_words
 from tui.actions import SWEEP_FORM, bindings
 from tui.screens.form import FormLine
 from tui.screens.plan_form import Judged, PlanForm
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from backend.bench.sweep import Sweep
 
 ALL = "all"
+NAMED = 4
+"""Of the points that are left out for one reason."""
 
 
 def numbers_of(text: str, label: str) -> tuple[int, ...]:
@@ -36,15 +39,28 @@ def numbers_of(text: str, label: str) -> tuple[int, ...]:
 
 
 def sweep_lines(sweep: Sweep) -> list[str]:
-    """The points in their order; those that are left out with the reason."""
-    lines = [f"{count(len(sweep.left), 'benchmark')} one after another, the most promising first"]
+    """The points in their order as a table; those that are left out by their reason."""
+    several = len(sweep.targets) > 1
+    table: list[tuple[str, ...]] = [("ICI/DCN DxFxT", "D", "B", "AT MOST")]
+    left_out: dict[str, list[str]] = {}
     for point in sweep.points:
         request = point.request
-        words = f"{request.mesh.words()}, D {request.embedding_dimension}, B {request.batch_size}"
-        if len(sweep.targets) > 1:
-            words = f"{point.target}: {words}"
-        at_most = f", at most {point.at_most_tflops:.4g} TFLOP/s a device" if point.at_most_tflops else ""
-        lines.append(f"skipped: {words}: {point.note}" if point.note else f"{words}{at_most}")
+        mesh, sizes = request.mesh.short(), (str(request.embedding_dimension), str(request.batch_size))
+        if several:
+            mesh = f"{point.target} {mesh}"
+        if point.note:
+            left_out.setdefault(point.note, []).append(" ".join((mesh, *sizes)))
+        else:
+            table.append((mesh, *sizes, rate_words(point.at_most_tflops) if point.at_most_tflops else "-"))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [f"{count(len(sweep.left), 'benchmark')} one after another, the most promising first"]
+    if len(table) > 1:
+        for first, *others in table:
+            rest = "  ".join(text.rjust(width) for text, width in zip(others, widths[1:], strict=True))
+            lines.append(f"{first.ljust(widths[0])}  {rest}")
+    for reason, points in left_out.items():
+        more = f", and {len(points) - NAMED} more" if len(points) > NAMED else ""
+        lines += ["", f"left out: {count(len(points), 'point')}: {reason}", ", ".join(points[:NAMED]) + more]
     return lines
 
 
