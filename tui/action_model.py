@@ -13,6 +13,7 @@ MESHES, COMPARE, SWEEP, SWEEP_FORM = "meshes", "compare", "sweep", "sweep form"
 PREFLIGHT, RUN_PLOT, READINGS = "preflight", "run plot", "readings"
 CHECK, FREE, COPIES, FORWARDS, POLICIES = "check", "free", "copies", "forwards", "policies"
 SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM = "setup form", "copy form", "keep form", "race form"
+CHECK_FORM, FREE_FORM = "check form", "free form"
 
 MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVENTS, HELP, OPERATIONS}) | {
     MESHES,
@@ -30,7 +31,10 @@ MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVE
 """Screens that fill the terminal and are not forms: single letters are verbs there."""
 RUN_GROUPS = "run groups"
 """The run screen while its groups have the focus; its table has the same keys."""
-FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM, SWEEP_FORM, SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM})
+FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM, SWEEP_FORM, SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM}) | {
+    CHECK_FORM,
+    FREE_FORM,
+}
 """Forms that fill the terminal: letters are typed there, verbs are control and function keys."""
 FORMS = FULL_FORMS | {DIALOG}
 TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEEP, OPERATIONS}) | {

@@ -72,6 +72,22 @@ TOOL_ACTIONS: tuple[Action, ...] = (
         words=("copy",),
     ),
     Action(
+        "tool-options",
+        ("w",),
+        "options",
+        "Look again with options: a check of the network, buckets, docker logins, equal code; a free's grace.",
+        on(CHECK, FREE),
+        hint=3,
+    ),
+    Action(
+        "facts",
+        ("d",),
+        "facts",
+        "All that the worker of this finding said, as it was read.",
+        on(CHECK),
+        hint=4,
+    ),
+    Action(
         "free-now",
         ("S",),
         "stop holders",

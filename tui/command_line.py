@@ -38,6 +38,7 @@ ARGUMENTS: dict[str, str] = {
     "ctx": "[NAME]",
     "events": "[filter]",
     "plot": "[FILE] [-- PATTERN]",
+    "plan": "[TYPE [SLICES]]",
     "inject": "[FAULT ARGUMENTS]",
 }
 """What may follow a word; words that are not here take nothing."""

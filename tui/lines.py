@@ -159,6 +159,10 @@ def _context(console: Navigation, line: CommandLine) -> None:
     console.root().background(console.change_context(context), group="context", title=f"open {context.name}")
 
 
+def _plan(console: Navigation, line: CommandLine) -> None:
+    console.open_what_if(list(line.targets))
+
+
 def _inject(console: Navigation, line: CommandLine) -> None:
     console.root().background(console.inject(line.targets), group="inject", title="inject")
 
@@ -195,6 +199,7 @@ LINES: dict[str, Callable[[Navigation, CommandLine], None]] = {
     "theme": _theme,
     "ctx": _context,
     "inject": _inject,
+    "plan": _plan,
 }
 """Words that act on what is named after them."""
 

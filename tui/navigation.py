@@ -192,6 +192,26 @@ class Navigation(Toolbox):
 
         self.push_screen(BenchFormScreen(item))
 
+    async def do_what_if(self) -> None:
+        from tui.screens.bench_what_if import read_shape
+        from tui.screens.confirm import Ask
+
+        lines = ("A type, and how many slices of it. Nothing is asked for, and nobody needs to have it.",)
+        asked = Ask("Plan for which chips?", lines, hint="v5p-128 4", check=lambda text: read_shape(text.split()))
+        text = await self.push_screen_wait(asked)
+        if text:
+            self.open_what_if(text.split())
+
+    def open_what_if(self, words: list[str]) -> None:
+        """The benchmark form of a type that nobody has.
+
+        Raises:
+            OperatorError: There is no such type, or it takes no such number of slices.
+        """
+        from tui.screens.bench_what_if import WhatIfScreen, read_shape
+
+        self.push_screen(WhatIfScreen(*read_shape(words)))
+
     def show_equivalent(self, title: str, same: Equivalent) -> None:
         from tui.screens.same import SameDialog
 

@@ -93,7 +93,12 @@ class BenchRequest:
         """The verb that repeats it."""
         own = ("--python", self.python) if self.python != "python3" else ()
         port = ("--port", str(self.port)) if self.port != COORDINATOR_PORT else ()
-        return shlex.join(("slicetower", "bench", "shardings", target, *self.flags, *own, *port))
+        environment = [word for name, value in self.environment for word in ("--env", f"{name}={value}")]
+        peak = ("--peak_tflops", f"{self.peak_tflops:g}") if self.peak_tflops is not None else ()
+        title = ("--title", self.title) if self.title else ()
+        force = ("--force",) if self.force else ()
+        more = (*own, *port, *environment, *peak, *title, *force)
+        return shlex.join(("slicetower", "bench", "shardings", target, *self.flags, *more))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -41,13 +41,16 @@ from tui.screens.run import RunScreen
 from tui.screens.run_form import RunFormScreen
 from tui.screens.runs import RunsScreen
 from tui.screens.setup import SetupFormScreen
+from tui.screens.tool_options import CheckFormScreen, FreeFormScreen
 from tui.screens.workers import WorkersScreen
 
 SCREENS: list[type[ConsoleScreen]] = [
+    CheckFormScreen,
     CheckScreen,
     CopiesScreen,
     CopyFormScreen,
     ForwardsScreen,
+    FreeFormScreen,
     FreeScreen,
     KeepFormScreen,
     PoliciesScreen,

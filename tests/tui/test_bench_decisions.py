@@ -23,8 +23,9 @@ from tests.tui.driving import MEDIUM, SMALL, WIDE, console
 from tests.tui.test_bench_screens import form
 from tui.screens.bench import BenchScreen
 from tui.screens.bench_compare import CompareScreen
+from tui.screens.bench_fields import request_of
 from tui.screens.bench_figures import NO_UTILISATION, NO_UTILISATION_CELL, series
-from tui.screens.bench_form import BenchFormScreen, request_of
+from tui.screens.bench_form import BenchFormScreen
 from tui.screens.benches import BenchesScreen
 from tui.screens.benches import row as bench_row
 from tui.screens.confirm import Ask, Question

@@ -14,8 +14,9 @@ from tests.simulator import SimulatorFactory
 from tests.tui.cli.test_bench import kept
 from tests.tui.driving import MEDIUM, SMALL, Console, console
 from tui.screens.bench import BenchScreen
+from tui.screens.bench_fields import AXES, mesh_texts, request_of
 from tui.screens.bench_figures import NO_UTILISATION, beside, figures, series, series_of
-from tui.screens.bench_form import AXES, BenchFormScreen, mesh_texts, request_of
+from tui.screens.bench_form import BenchFormScreen
 from tui.screens.benches import BenchesScreen
 
 SIZES = {"batch_size": "16", "embedding_dimension": "64", "num_layers": "1", "steps": "4", "warmup": "1"}

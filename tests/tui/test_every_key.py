@@ -60,6 +60,12 @@ async def from_bench_form(driven: FixedConsole, *then: str) -> None:
     await driven.press(*then)
 
 
+async def with_options(driven: FixedConsole, name: str) -> None:
+    await tool(name)(driven)
+    await driven.shows("4711")
+    await driven.press("w")
+
+
 WAYS: Mapping[str, Way] = {
     "fleet": on_train(),
     "workers": on_train("enter"),
@@ -75,6 +81,8 @@ WAYS: Mapping[str, Way] = {
     "preflight": lambda driven: from_bench_form(driven, "f5"),
     "check": tool("check"),
     "free": tool("free"),
+    "check form": lambda driven: with_options(driven, "check"),
+    "free form": lambda driven: with_options(driven, "free"),
     "setup form": tool("setup"),
     "copy form": tool("copy"),
     "copies": copies,

@@ -27,6 +27,7 @@ from tui.screens.free import FreeScreen
 from tui.screens.run import RunScreen
 from tui.screens.run_form import RunFormScreen, read_form, write_form
 from tui.screens.setup import SetupFormScreen, SetupScreen
+from tui.screens.tool_options import FreeOptions
 from tui.screens.workers import WorkersScreen
 
 
@@ -91,7 +92,7 @@ async def test_a_check_that_names_nobody_says_so_and_can_be_tried_again(
 async def test_a_look_goes_on_with_words_and_is_cancelled_by_key(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(tower: object, workers: tuple[object, ...], *, told: object) -> None:
+    async def never(tower: object, workers: tuple[object, ...], *, told: object, **_more: object) -> None:
         told(workers[3], "waits for ssh")  # type: ignore[operator]
         await asyncio.Event().wait()
 
@@ -115,7 +116,7 @@ async def test_a_holder_is_shown_stopped_only_when_typed_and_seen_gone(
         (root / name).mkdir(parents=True)
     node = root / "dev" / "accel0"
     node.write_bytes(bytes(4096))
-    monkeypatch.setattr(FreeScreen, "root", str(root))
+    monkeypatch.setattr(FreeScreen, "options", FreeOptions(root=str(root)))
     holder = hold(node)
     try:
         assert holder.stdout is not None

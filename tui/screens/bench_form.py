@@ -3,61 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from backend.model import EventKind, QueuedResource
 from backend.outcomes import OperatorError
 from jobs.meshes import Mesh, default_mesh, legal_meshes
 from tui.actions import BENCH_FORM, BY_ID, bindings
+from tui.screens.bench_fields import NUMBERS, further_lines, mesh_texts, request_of
 from tui.screens.form import FormLine
 from tui.screens.plan_form import Judged, PlanForm
 from tui.wording import count
 
 if TYPE_CHECKING:
-    from backend.bench.model import BenchPlan, BenchRequest, Survey
+    from backend.bench.model import BenchPlan, Survey
     from jobs.accelerators import Accelerator
-
-NUMBERS: tuple[tuple[str, str], ...] = (
-    ("dcn_data_parallelism", "DCN data"),
-    ("dcn_fsdp_parallelism", "DCN fsdp"),
-    ("dcn_tensor_parallelism", "DCN tensor"),
-    ("ici_data_parallelism", "ICI data"),
-    ("ici_fsdp_parallelism", "ICI fsdp"),
-    ("ici_tensor_parallelism", "ICI tensor"),
-    ("batch_size", "batch per device"),
-    ("embedding_dimension", "embedding dimension"),
-    ("num_layers", "layers"),
-    ("steps", "steps"),
-    ("warmup", "warm-up steps"),
-    ("port", "coordinator port"),
-)
-"""Field of BenchRequest -> label; upstream's flags have the same names."""
-AXES = tuple(name for name, _ in NUMBERS[:6])
-
-
-def mesh_texts(mesh: Mesh) -> dict[str, str]:
-    """The texts of the six axis fields."""
-    values = (*mesh.dcn.sizes, *mesh.ici.sizes)
-    return {name: str(value) for name, value in zip(AXES, values, strict=True)}
-
-
-def request_of(texts: Mapping[str, str]) -> BenchRequest:
-    """What the form asks for.
-
-    Raises:
-        OperatorError: A field is no whole number.
-    """
-    from backend.bench.model import BenchRequest
-
-    numbers: dict[str, Any] = {}
-    for name, label in NUMBERS:
-        text = texts.get(name, "").strip()
-        if not (text.isascii() and text.isdecimal()):
-            raise OperatorError(
-                f"{label}: '{text}' is no whole number." if text else f"{label}: a number is missing."
-            )
-        numbers[name] = int(text)
-    return BenchRequest(**numbers, python=texts.get("python", "").strip() or "python3")
 
 
 def plan_lines(plan: BenchPlan) -> list[str]:
@@ -113,6 +72,7 @@ class BenchFormScreen(PlanForm):
         for name, label in NUMBERS:
             yield FormLine(name, label, value=texts[name])
         yield FormLine("python", "python", value=self._kept.get("python", defaults.python))
+        yield from further_lines(self._kept)
 
     def on_mount(self) -> None:
         self.background(self._ask(), group="survey", title="ask the workers")
@@ -189,7 +149,8 @@ class BenchFormScreen(PlanForm):
         from tui.screens.preflight import PreflightScreen, preflight_request
 
         wanted = preflight_request(self._known_accelerator(), self._item.slice_count, request_of(self.texts()))
-        self.console.push_screen(PreflightScreen(wanted))
+        python = self.texts().get("preflight_python", "").strip()
+        self.console.push_screen(PreflightScreen(wanted, python))
 
     def do_sweep(self) -> None:
         """Measures many."""

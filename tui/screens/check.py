@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, CHECK, bindings
+from tui.screens.tool_options import CheckFormScreen, CheckOptions
 from tui.screens.work_screen import WorkScreen
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row
@@ -55,6 +56,7 @@ class CheckScreen(WorkScreen):
     word = "check"
 
     report: CheckReport | None = None
+    options: CheckOptions = CheckOptions()
 
     def on_mount(self) -> None:
         self.do_refresh()
@@ -69,9 +71,10 @@ class CheckScreen(WorkScreen):
 
         workers = self.chosen_workers()
         self.head(f"Looking at {count(len(workers), 'worker')} …")
-        self.report = await check(self.console.require_tower(), workers, told=self.told)
+        self.report = await check(self.console.require_tower(), workers, told=self.told, **self.options.arguments)
         self.table.set_rows(rows(self.report.findings))
-        self.head(f"{summary(self.report, len(workers))} · {utc_now():%H:%M:%S} UTC")
+        also = f" · also {self.options.words}" if self.options.words else ""
+        self.head(f"{summary(self.report, len(workers))} · {utc_now():%H:%M:%S} UTC{also}")
         self._show_cure()
 
     def tick(self) -> None:
@@ -113,6 +116,30 @@ class CheckScreen(WorkScreen):
             return list(self.targets)
         marked = [each for number, each in enumerate(self.report.findings) if number in self.table.marks]
         return list(dict.fromkeys(address for each in marked for address in each.workers))
+
+    def do_tool_options(self) -> None:
+        """Asks what to look at as well, and looks."""
+        self.console.push_screen(CheckFormScreen(self.targets, self.options, self._take))
+
+    def _take(self, targets: tuple[str, ...], options: CheckOptions) -> None:
+        self.targets, self.options = targets, options
+        self.crumb = f"{self.word} {' '.join(targets)}"
+        self.do_refresh()
+
+    def do_facts(self) -> None:
+        """All that the first worker of the finding said."""
+        from tui.screens.describe import DescribeScreen
+
+        found, report = self.finding(), self.report
+        told = report.facts if report is not None else {}
+        address = next((each for each in (found.workers if found is not None else ()) if each in told), "")
+        if not address:
+            raise OperatorError("No worker of this finding has said anything.")
+
+        async def facts() -> Mapping[str, Any]:
+            return dict(told[address])
+
+        self.console.push_screen(DescribeScreen(address, facts))
 
     def do_open(self) -> None:
         """The workers of this finding."""

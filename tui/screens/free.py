@@ -11,6 +11,7 @@ from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import BY_ID, FREE, Action, bindings
 from tui.screens.confirm import TypedConfirmation
+from tui.screens.tool_options import FreeFormScreen, FreeOptions
 from tui.screens.work_screen import WorkScreen
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row
@@ -80,8 +81,7 @@ class FreeScreen(WorkScreen):
     COLUMNS = COLUMNS
     word = "free"
 
-    root = "/"
-    """Where /dev and /tmp are looked for on the workers."""
+    options: FreeOptions = FreeOptions()
     holds: Sequence[Answer] = ()
     _stopping = False
 
@@ -99,7 +99,9 @@ class FreeScreen(WorkScreen):
         from backend.tools.free import free
 
         tower = self.console.require_tower()
-        self.holds = await free(tower, self.chosen_workers(), dry_run=dry_run, root=self.root, told=self.told)
+        self.holds = await free(
+            tower, self.chosen_workers(), dry_run=dry_run, told=self.told, **self.options.arguments
+        )
         self.table.set_rows(rows(self.holds))
         self.head(self._words(dry_run=dry_run))
         self.refresh_frame()
@@ -145,6 +147,17 @@ class FreeScreen(WorkScreen):
         words = [cell.text if isinstance(cell, Cell) else cell for cell in row.cells] if row is not None else []
         self.detail(f"{words[0]}: {words[-1]}" if words else "")
 
+    def do_tool_options(self) -> None:
+        """Asks how long holders get, and looks again."""
+        if self._stopping and self.is_working:
+            raise OperatorError("The holders are being stopped.", "It says so when that is done.")
+        self.console.push_screen(FreeFormScreen(self.targets, self.options, self._take))
+
+    def _take(self, targets: tuple[str, ...], options: FreeOptions) -> None:
+        self.targets, self.options = targets, options
+        self.crumb = f"{self.word} {' '.join(targets)}"
+        self.do_refresh()
+
     def do_open(self) -> None:
         from tui.screens.workers import WorkersScreen
 
@@ -175,7 +188,7 @@ class FreeScreen(WorkScreen):
         ]
         if len(found) > ASK_LINES:
             lines.append(f"and {len(found) - ASK_LINES} more")
-        lines.append("TERM first, KILL ten seconds later; nothing else there is signalled.")
+        lines.append(f"TERM first, KILL {self.options.grace_s:g} s later; nothing else there is signalled.")
         where = " ".join(self.targets)
         question = TypedConfirmation(f"Stop what holds the chips of {where}?", lines, where, deed="stop them")
         if await self.console.push_screen_wait(question):

@@ -70,9 +70,15 @@ class PreflightScreen(ConsoleScreen):
     CSS_PATH = "work.tcss"
     crumb = "preflight"
 
-    def __init__(self, request: PreflightRequest) -> None:
+    def __init__(self, request: PreflightRequest, python: str = "") -> None:
+        """
+        Args:
+            request: What to compile.
+            python: An interpreter with jax and libtpu; empty: that of the environment, else the console's own.
+        """
         super().__init__()
         self._request = request
+        self._python = python
         self._said: list[str] = []
         self._begun = 0.0
         self._compiling: Worker[None] | None = None
@@ -86,17 +92,26 @@ class PreflightScreen(ConsoleScreen):
         return self.query_one("#preflight")
 
     def on_mount(self) -> None:
-        self._begun = time.monotonic()
+        self._begin(kept=True)
+
+    def _begin(self, *, kept: bool) -> None:
+        self._begun, self._said = time.monotonic(), []
         self._show(self._compiling_words())
-        self._compiling = self.background(self._compile(), group="preflight", title="preflight")
+        self._compiling = self.background(self._compile(kept=kept), group="preflight", title="preflight")
+
+    def do_refresh(self) -> None:
+        """Compiles again, whatever is kept."""
+        if self.running:
+            raise OperatorError("It is still being compiled.", "esc cancels it.")
+        self._begin(kept=False)
 
     @property
     def running(self) -> bool:
         return self._compiling is not None and self._compiling.is_running
 
-    async def _compile(self) -> None:
-        cache = self.console.require_tower().paths.state_dir / "preflight"
-        python = os.environ.get(PYTHON_VARIABLE) or sys.executable
+    async def _compile(self, *, kept: bool) -> None:
+        cache = self.console.require_tower().paths.state_dir / "preflight" if kept else None
+        python = self._python or os.environ.get(PYTHON_VARIABLE) or sys.executable
         try:
             self.report = await preflight(
                 self._request, search=True, python=python, cache=cache, progress=self._progress

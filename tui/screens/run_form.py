@@ -74,7 +74,7 @@ def read_form(texts: Mapping[str, str]) -> tuple[RunRequest, dict[str, OperatorE
         environment=tuple(environment),
         secret_environment=tuple(secret),
         setup=texts.get("setup", "").strip(),
-        title=command,
+        title=texts.get("title", "").strip() or command,
     )
     return request, wrong
 
@@ -91,10 +91,17 @@ def request_of(texts: Mapping[str, str]) -> RunRequest:
     return request
 
 
+def command_of(request: RunRequest) -> str:
+    """The command as it is typed."""
+    return request.argv[0] if request.shell else shlex.join(request.argv)
+
+
 def write_form(request: RunRequest) -> dict[str, str]:
     """The fields that ask for the same: what `read_form` makes this request of."""
+    command = command_of(request)
     return {
-        "command": request.argv[0] if request.shell else shlex.join(request.argv),
+        "command": command,
+        "title": request.title if request.title != command else "",
         "batch": request.batch,
         "on_failure": request.on_failure,
         "max_failures": request.max_failures or "",
@@ -199,6 +206,7 @@ class RunFormScreen(TargetForm, SavingForm):
             hint="once a boot: pip install -e .",
         )
         yield FormLine("force", "even as a gang", value=kept.get("force", ""), choices=("no", ON))
+        yield FormLine("title", "title", value=kept.get("title", ""), hint="the command; a name to find it by")
 
     async def offers(self, name: str) -> Sequence[Offer]:
         if name == "command":
@@ -296,5 +304,5 @@ class RunFormScreen(TargetForm, SavingForm):
             fresh = await asyncio.to_thread(bundles.from_directory, expanded(plan.request.bundle.source))
             plan = self.console.require_tower().runs.plan(replace(plan.request, bundle=fresh), plan.workers)
         run = await self.console.require_tower().runs.launch(plan)
-        self.console.command_history.append(plan.request.title)
+        self.console.command_history.append(command_of(plan.request))
         self.give_way(RunScreen(run))

@@ -15,7 +15,7 @@ from backend.outcomes import OperatorError
 from backend.runs.model import RunPlan, RunState
 from backend.sanitize import plain
 from backend.targets import fold
-from backend.tools.setup import PYTHON_PLACE, SetupRequest, Verification, plan, script, verify
+from backend.tools.setup import APT_WAIT_S, PYTHON_PLACE, SetupRequest, Verification, plan, script, verify
 from tui.actions import SETUP_FORM, bindings
 from tui.screens.form import FormLine
 from tui.screens.plan_form import Judged, TargetForm
@@ -52,14 +52,29 @@ def read_form(texts: Mapping[str, str]) -> tuple[SetupRequest, dict[str, str]]:
         pip_options=words("pip_options"),
         maxtext=values["maxtext"],
         maxtext_source=values["maxtext_source"] or base.maxtext_source,
+        apt_wait_s=_seconds(texts.get("apt_wait", "").strip(), wrong),
+        root=texts.get("root", "").strip(),
     )
     if request.jax and request.packages:
         wrong["jax"] = "A version of jax and packages exclude each other. Write jax[tpu]==0.10.2 among the packages."
+    if "apt_wait" not in wrong and (problems := SetupRequest(apt_wait_s=request.apt_wait_s).problems()):
+        wrong["apt_wait"] = problems[0]
     for name in ("python", "jax", "packages", "pip_options", "maxtext"):
         alone = SetupRequest(**{name: getattr(request, name)})
         if name not in wrong and (problems := alone.problems()):
             wrong[name] = problems[0]
     return request, wrong
+
+
+def _seconds(text: str, wrong: dict[str, str]) -> int:
+    """How long apt's locks are waited for; a mistake is put beside its field."""
+    from backend.cloud.gcloud_flags import parse_duration
+
+    try:
+        return int(parse_duration(f"{text}s" if text.isdecimal() else text)) if text else APT_WAIT_S
+    except ValueError as error:
+        wrong["apt_wait"] = f"{error}."
+        return APT_WAIT_S
 
 
 class SetupFormScreen(TargetForm):
@@ -83,6 +98,8 @@ class SetupFormScreen(TargetForm):
             ("pip_options", "pip options", "--find-links=DIR"),
             ("maxtext", "MaxText at", "none; or a branch, tag or commit"),
             ("maxtext_source", "MaxText from", base.maxtext_source),
+            ("apt_wait", "wait for apt", f"{APT_WAIT_S}s; for its locks at first boot"),
+            ("root", "root there", "/; where /var is looked for"),
         )
         yield self.targets_line()
         for name, label, hint in fields:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ALL = "all"
 NAMED = 4
 """Of the points that are left out for one reason."""
+ON = "yes"
 
 
 def numbers_of(text: str, label: str) -> tuple[int, ...]:
@@ -95,6 +96,7 @@ class SweepFormScreen(PlanForm):
         yield FormLine("dimensions", "dimensions", value=str(base.embedding_dimension))
         yield FormLine("limit", "at most", value="8" if not self._meshes else "0", hint="0: all")
         yield FormLine("patience", "patience", value="0", hint="stop after so many not faster")
+        yield FormLine("bound", "stop at the roofline", choices=(ON, "no"))
 
     def main_widget(self) -> Widget:
         return self.line("batches").control
@@ -152,7 +154,8 @@ class SweepFormScreen(PlanForm):
         texts = self.texts()
         codes = texts["meshes"].replace(",", " ").split()
         meshes = None if codes in ([], [ALL]) else [parse_mesh(code) for code in codes]
-        rule = StopRule(patience=numbers_of(texts["patience"], "patience")[0])
+        patience = numbers_of(texts["patience"], "patience")[0]
+        rule = StopRule(use_bound=texts["bound"] == ON, patience=patience)
         return join_sweeps(
             [
                 plan_sweep(

@@ -46,6 +46,7 @@ REPORT = CheckReport(
         Finding("clock", Severity.OK, ALL, "clocks differ by 0.02 s at most"),
     ),
     errors={"train-a/1/3": "Connection refused."},
+    facts={HELD: {"versions": {"jax": "0.10.2"}, "holders": [{"pid": 4711}]}},
 )
 
 
