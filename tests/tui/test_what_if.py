@@ -12,7 +12,6 @@ from tests.tui.fixed.scenes import at_train
 from tests.tui.fixed.tools import preflight
 from tests.tui.fixed.world import fixed_console
 from tui.screens.bench_fields import mesh_texts, request_of
-from tui.screens.bench_form import BenchFormScreen
 from tui.screens.bench_what_if import WhatIfScreen, read_shape
 from tui.screens.create import CreateScreen
 from tui.screens.meshes import MeshesScreen
@@ -156,7 +155,6 @@ async def test_a_sweep_goes_on_beyond_the_roofline_when_it_is_told_to(
     async with fixed_console(tmp_path, monkeypatch, size=(120, 40)) as driven:
         await at_train(driven, "b")
         await driven.shows("32 devices on 8 workers")
-        assert isinstance(driven.app.screen, BenchFormScreen)
         await driven.press("f6")
         await driven.until(lambda: isinstance(driven.app.screen, SweepFormScreen))
         form = driven.app.screen

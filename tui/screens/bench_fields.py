@@ -63,7 +63,7 @@ def further_lines(kept: Mapping[str, str]) -> Iterable[FormLine]:
     )
     yield FormLine(
         "no_communication_steps",
-        "silent steps",
+        "quiet steps",
         value=text("no_communication_steps", ""),
         hint=f"{base.no_communication_steps}; the same matmuls without communication",
     )
@@ -87,7 +87,7 @@ def request_of(texts: Mapping[str, str]) -> BenchRequest:
     for name, label in NUMBERS:
         told[name] = _number(label, texts.get(name, ""))
     if texts.get("no_communication_steps", "").strip():
-        told["no_communication_steps"] = _number("silent steps", texts["no_communication_steps"])
+        told["no_communication_steps"] = _number("quiet steps", texts["no_communication_steps"])
     for name, label, _ in SECONDS:
         if text := texts.get(name, "").strip():
             try:
