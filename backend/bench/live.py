@@ -175,7 +175,8 @@ class Bench:
                 each.steps[-limit:], each.lines[-limit:], each.readings[-limit:], strict=True
             )
         ]
-        found.sort(key=lambda each: each.step if each.step is not None else -1)
+        order = {each.address: place for place, each in enumerate(self.run.workers)}
+        found.sort(key=lambda each: (each.step if each.step is not None else -1, order[each.address]))
         return found[-limit:]
 
     def line_of(self, told: ToldReading) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,22 @@ def test_curves_on_the_same_axes_are_in_the_same_unit() -> None:
     assert [each.unit for each in unrated] == ["steps a second"] * 2
     assert list(unrated[0].median) == [2.0, 2.0]
     assert series_of([slow], ["slow"])[0].unit == "MFLOP/s a device"
+    begun = series_of([fast, rated("begun")], ["fast", "begun"])
+    assert begun[0].unit == "GFLOP/s a device", "one that has no step yet says nothing of what it will tell"
+
+
+async def test_curves_have_the_letters_in_the_list_that_they_have_beside_each_other(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        store = driven.app.require_tower().benches.store
+        old = rated("older", 1.0, 2.0)
+        new = replace(rated("newer", 3.0, 4.0), target="train-n", started_at=old.started_at + timedelta(hours=1))
+        for each in (new, old):
+            store.save(each)
+        await driven.press("5")
+        await driven.shows("train-n")
+        await driven.press("asterisk")
+        await driven.shows(f"A {old.target}", "B train-n")
+        await driven.press("equals_sign")
+        await driven.shows("OF A", f"A {old.target}", "B train-n")

@@ -26,6 +26,8 @@ from tui.screens.events import sentence
         ("state", "a", "ACCEPTED", "ACTIVE", "at last", "ACCEPTED → ACTIVE: at last"),
         ("appeared", "a", "", "CREATING", "a appeared: CREATING", "appeared: CREATING"),
         ("error", "", "", "", "list: no answer", "list: no answer"),
+        ("node-state", "a/0", "READY", "PREEMPTED", "a/0: READY -> PREEMPTED", "READY → PREEMPTED"),
+        ("action", "run-1", "", "", "Run run-1 ended: 8 ok", "ended: 8 ok"),
         ("action", "run-1", "", "", "run-1x is another", "run-1x is another"),
     ],
 )

@@ -30,13 +30,14 @@ NO_UTILISATION_CELL = "- (CPU)"
 
 
 def series_of(records: Sequence[BenchRecord], titles: Sequence[str], label: str = "") -> list[PlotSeries]:
-    """Several on the same axes, so all in one unit: steps a second when one of them tells no rate."""
+    """Several on the same axes, so all in one unit: steps a second when one of them has steps but tells no rate."""
     highest = [
         max((point.tflops_per_device for point in each.points if point.tflops_per_device is not None), default=None)
         for each in records
     ]
     rates = [each for each in highest if each is not None]
-    common = max(rates) if len(rates) == len(records) and rates else 0.0
+    stepped = sum(bool(each.points) for each in records)
+    common = max(rates) if rates and len(rates) == stepped else 0.0
     return [
         series(each, each.points, title=title, label=label, greatest=common)
         for each, title in zip(records, titles, strict=True)

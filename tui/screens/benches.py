@@ -97,6 +97,7 @@ class BenchesScreen(TableScreen):
         self._draw()
 
     def _draw(self) -> None:
+        """Curves are lettered as `=` letters them: the oldest is A."""
         chosen = [self._records[str(found.key)] for found in self.table.selected_rows() if found.key in self._records]
         state = (self._seen, tuple(record.id for record in chosen))
         if state == self._drawn:
@@ -105,7 +106,7 @@ class BenchesScreen(TableScreen):
         plot = self.query_one(ThroughputPlot)
         plot.display = bool(chosen)
         label = self.console.context.label
-        shown = chosen[:COMPARED_MOST]
+        shown = sorted(chosen, key=lambda record: record.started_at)[:COMPARED_MOST]
         titles = [f"{record.target} {record.request.mesh.short()}" for record in shown]
         if len(shown) == 1:
             titles = [shown[0].request.mesh.words()]

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual import on
+from textual.containers import Container
 from textual.widget import Widget
+from textual.widgets import Static
 
 from backend.model import Event, EventKind
 from backend.outcomes import OperatorError
+from backend.sanitize import plain_text
 from tui.actions import BY_ID, EVENTS, bindings
 from tui.screens.base import TableScreen
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row
+from tui.widgets.table_filter import cell_text
 
 SHOWN = 2000
 COLUMNS = (
@@ -30,13 +34,19 @@ KIND_TOKENS = {
 }
 
 
+CHANGES = frozenset({EventKind.STATE, EventKind.NODE_STATE})
+TEXT = 3
+"""The place of what happened among the cells."""
+
+
 def sentence(event: Event) -> str:
     """What happened, in words: a change of state once, with an arrow."""
     change = f"{event.before} → {event.after}" if event.before and event.after else event.after or event.before
     # Whom it is about stands in its own column.
-    text = event.text.removeprefix(f"{event.subject}: ") if event.subject else event.text
-    text = text.removeprefix(f"{event.subject} ") if event.subject else text
-    if not text or event.kind != EventKind.STATE or not change:
+    text = event.text
+    for opening in (f"{event.subject}: ", f"Run {event.subject} ", f"{event.subject} ") if event.subject else ():
+        text = text.removeprefix(opening)
+    if not text or event.kind not in CHANGES or not change:
         return text or change
     told = f"{event.before} -> {event.after}"
     if text.startswith(told):
@@ -65,6 +75,7 @@ class EventsScreen(TableScreen):
 
     SCOPE = EVENTS
     BINDINGS: ClassVar = bindings(EVENTS)
+    CSS_PATH = "pages.tcss"
     crumb = "events"
 
     def __init__(self, only: str = "") -> None:
@@ -77,7 +88,9 @@ class EventsScreen(TableScreen):
         self._seen: tuple[int, int] | None = None
 
     def compose_body(self) -> Iterable[Widget]:
-        yield LiveTable(COLUMNS, id="table", empty="Nothing happened yet that the journal knows of.")
+        with Container(id="events"):
+            yield LiveTable(COLUMNS, id="table", empty="Nothing happened yet that the journal knows of.")
+            yield Static(id="event-words", markup=False)
 
     def on_mount(self) -> None:
         if self._only:
@@ -92,14 +105,21 @@ class EventsScreen(TableScreen):
         # The journal holds ours and those of other consoles; without it there are only ours.
         events = tower.journal.events(limit=SHOWN) if tower is not None else list(self.console.notices)
         self.table.set_rows(rows(events))
+        self._tell()
+
+    @on(LiveTable.RowHighlighted)
+    def _tell(self) -> None:
+        """The event of the cursor to its last word: columns cut it."""
+        row = self.table.cursor_row
+        words = " ".join(cell_text(cell) for cell in row.cells[TEXT - 1 :]) if row is not None else ""
+        self.query_one("#event-words", Static).update(plain_text(words))
 
     def do_open(self) -> None:
         """Goes to what the event is about."""
         row = self.table.cursor_row
         if row is None:
             return
-        subject = row.cells[2]
-        name = (subject.text if isinstance(subject, Cell) else subject).split("/")[0]
+        name = cell_text(row.cells[TEXT - 1]).split("/")[0]
         if not name:
             return
         try:

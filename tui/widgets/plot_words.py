@@ -44,8 +44,8 @@ def plot_words(series: SeriesLike) -> list[tuple[str, str]]:
     values = counted(series)
     unit = f" {series.unit}" if series.unit else ""
     if not values:
-        warming = f" of {series.warmup} warm-up steps" if series.warmup else ""
-        return [(f"no step that counts yet ({len(series.steps)}{warming})", "muted")]
+        warming = f" ({len(series.steps)} of warm-up)" if series.steps else ""
+        return [(f"no step that counts yet{warming}", "muted")]
     middle = statistics.median(values)
     s = "" if len(values) == 1 else "s"
     warm = f" after {series.warmup} of warm-up" if series.warmup else ""

@@ -200,7 +200,7 @@ SCENES = (
     Scene("policies-none", keys("9"), ("Nothing is kept",)),
     Scene("create", keys("C"), ("further options",)),
     Scene("describe", on_train("d"), ("queuedResources/train-a",)),
-    Scene("events", keys("6"), ("PROVISIONING", "Run 20261130")),
+    Scene("events", keys("6"), ("PROVISIONING", "started on")),
     Scene("operations", keys("8"), ("create",)),
     Scene("help", on_train("question_mark"), ("help: fleet", "Go into")),
     Scene("palette", palette, ("bench",), again=palette_again),

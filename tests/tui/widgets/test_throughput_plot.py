@@ -68,7 +68,7 @@ def test_words_that_a_table_tells_leave_their_lines_to_the_curves() -> None:
 def test_a_plot_of_nothing_and_of_one_point() -> None:
     empty = PlotSeries("x", "u", [], [])
     assert plot_lines([], 40, 8, PLAIN)[0].text.rstrip() == "no figures yet"
-    assert "no step that counts yet (0)" in plot_lines([empty], 40, 8, PLAIN)[0].text
+    assert "no step that counts yet" in plot_lines([empty], 40, 8, PLAIN)[0].text
     lines = [strip.text.rstrip() for strip in plot_lines([PlotSeries("x", "u", [7], [3.5])], 40, 10, PLAIN)]
     assert any("step 7" in line for line in lines)
     assert "median 3.5 u over 1 step" in lines
