@@ -5,11 +5,11 @@ Chips count while their request is ACTIVE. What nobody watched is not invented: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from backend.journal import SeenRequest, StateSpan
+from backend.journal import Journal, SeenRequest, StateSpan
 from backend.model import QueuedResource, QueuedResourceState, Slice
 from jobs import accelerators
 
@@ -26,6 +26,8 @@ class Cost:
     """None without a price for its generation."""
     usd_per_hour: float | None = None
     """At present; 0 while it is not ACTIVE."""
+    running_chips: int = 0
+    """What counts now: so many chip-hours more with every hour."""
 
     @property
     def bound(self) -> str:
@@ -41,6 +43,15 @@ class Total:
     usd: float | None = None
     """Of those that have a price; None when none has."""
     unpriced_chip_hours: float = 0.0
+    running_chips: int = 0
+    """What counts now: so many chip-hours more with every hour."""
+    usd_per_hour: float | None = None
+    """Of what runs and has a price; None when no request has one."""
+
+    @property
+    def usd_bound(self) -> str:
+        """What has no price is money that the sum lacks."""
+        return ">= " if self.is_lower_bound or self.unpriced_chip_hours else ""
 
     @property
     def sentence(self) -> str:
@@ -49,9 +60,7 @@ class Total:
         words = f"{bound}{self.chip_hours:,.1f} chip-hours so far"
         if self.usd is None:
             return words
-        # What has no price is money that this sum lacks.
-        least = ">= " if self.is_lower_bound or self.unpriced_chip_hours else ""
-        return f"{words}, {least}{self.usd:,.2f} USD by your prices"
+        return f"{words}, {self.usd_bound}{self.usd:,.2f} USD by your prices"
 
 
 def cost(
@@ -83,6 +92,7 @@ def cost(
         is_lower_bound=unseen or hidden,
         usd=None if rate is None else hours * item.chips * rate,
         usd_per_hour=None if rate is None else running * rate,
+        running_chips=running,
     )
 
 
@@ -129,11 +139,102 @@ def cost_seen(
     found = accelerators.find(seen.accelerator_type)
     rate = price(found.generation.name) if found is not None else None
     hours = seconds / 3600
+    now_active = seen.exists and seen.spans[-1].state == QueuedResourceState.ACTIVE
+    running = seen.chips if now_active else 0
     return Cost(
         chip_hours=hours * seen.chips,
         is_lower_bound=any(span.entered_is_lower_bound and span.entered_at > since for span in unseen),
         usd=None if rate is None else hours * seen.chips * rate,
+        usd_per_hour=None if rate is None else running * rate,
+        running_chips=running,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A request that was seen, and what it cost in the time that is asked about."""
+
+    seen: SeenRequest
+    cost: Cost | None
+    """None where its chips were never written down."""
+
+    @property
+    def key(self) -> tuple[str, str, str, float]:
+        """A name that was used again is another request."""
+        made = self.seen.created_at
+        return (self.seen.project, self.seen.zone, self.seen.name, made.timestamp() if made is not None else 0.0)
+
+    @property
+    def generation(self) -> str:
+        """`v5e`; `unknown` for a type that the catalogue lacks."""
+        found = accelerators.find(self.seen.accelerator_type)
+        return found.generation.name if found is not None else "unknown"
+
+
+def spent_since(
+    seen: Iterable[SeenRequest],
+    since: datetime,
+    now: datetime,
+    price: Callable[[str], float | None] = lambda _generation: None,
+) -> list[Spent]:
+    """What each request cost after a moment, in the order in which they were asked for."""
+    found = [Spent(item, cost_seen(item, since, now, price)) for item in seen]
+    return sorted(found, key=lambda each: (each.seen.created_at or now, each.seen.name))
+
+
+def spent_in(
+    journal: Journal,
+    places: Collection[tuple[str, str]],
+    since: datetime,
+    now: datetime,
+    price: Callable[[str], float | None] = lambda _generation: None,
+) -> list[Spent]:
+    """What was seen in some (project, zone) after a moment, also what is gone. Reads the journal: for any thread.
+
+    Raises:
+        OperatorError: The journal can't be read.
+    """
+    seen = [item for item in journal.requests_seen(since) if (item.project, item.zone) in places]
+    return spent_since(seen, since, now, price)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What requests of one kind cost together."""
+
+    kind: str
+    """By what they are told apart: generation, tier or zone."""
+    name: str
+    requests: int
+    unknown: int
+    """Of these, so many whose chips were never written down: they are in no sum."""
+    total: Total
+
+
+KINDS: dict[str, Callable[[Spent], str]] = {
+    "generation": lambda each: each.generation,
+    "tier": lambda each: each.seen.tier or "unknown",
+    "zone": lambda each: each.seen.zone,
+}
+"""By what costs are added up."""
+
+
+def shares(spent: Iterable[Spent], kind: str) -> list[Share]:
+    """What each generation, tier or zone cost, the dearest first."""
+    groups: dict[str, list[Spent]] = {}
+    for each in spent:
+        groups.setdefault(KINDS[kind](each), []).append(each)
+    found = [
+        Share(
+            kind,
+            name,
+            len(members),
+            sum(each.cost is None for each in members),
+            total(each.cost for each in members if each.cost is not None),
+        )
+        for name, members in groups.items()
+    ]
+    return sorted(found, key=lambda each: (-each.total.chip_hours, each.name))
 
 
 def at_most(item: Slice, since: datetime, now: datetime) -> float | None:
@@ -150,9 +251,12 @@ def at_most(item: Slice, since: datetime, now: datetime) -> float | None:
 def total(parts: Iterable[Cost]) -> Total:
     every = list(parts)
     priced = [each.usd for each in every if each.usd is not None]
+    rates = [each.usd_per_hour for each in every if each.usd_per_hour is not None]
     return Total(
         chip_hours=sum(each.chip_hours for each in every),
         is_lower_bound=any(each.is_lower_bound for each in every),
         usd=sum(priced) if priced else None,
         unpriced_chip_hours=sum(each.chip_hours for each in every if each.usd is None),
+        running_chips=sum(each.running_chips for each in every),
+        usd_per_hour=sum(rates) if rates else None,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -334,8 +334,11 @@ class Journal:
         ]
 
     def requests_seen(self, since: datetime) -> list[SeenRequest]:
-        """Every request that was there after a moment, also those that are gone, in the order of their first sight."""
-        rows = self._read(
+        """Every request that was there after a moment, also those that are gone, in the order of their first sight.
+
+        For any thread: years of spans are read beside the loop.
+        """
+        rows = self._read_apart(
             "SELECT project, zone, name, created_at, accelerator_type, tier, chips, state, entered_at, "
             "entered_is_lower_bound, left_at FROM spans WHERE left_at IS NULL OR left_at >= ? ORDER BY entered_at, id",
             [since.timestamp()],
@@ -363,9 +366,9 @@ class Journal:
     def queue_waits(self, *, limit: int = 1000) -> list[QueueWait]:
         """Waits for capacity that were seen whole, newest first: from creation to PROVISIONING (or ACTIVE).
 
-        One that was over when its request was first seen is left out: how long it took nobody knows.
+        One that was over when its request was first seen is left out: how long it took nobody knows. For any thread.
         """
-        rows = self._read(
+        rows = self._read_apart(
             "SELECT project, zone, name, accelerator_type, tier, created_at, min(entered_at) FROM spans "
             "WHERE state IN ('PROVISIONING', 'ACTIVE') AND entered_is_lower_bound = 0 AND created_at IS NOT NULL "
             "AND entered_at > created_at GROUP BY project, zone, name, created_at ORDER BY created_at DESC LIMIT ?",
@@ -379,6 +382,14 @@ class Journal:
     def _read(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:
             return self.connection.execute(query, tuple(values)).fetchall()
+        except sqlite3.Error as error:
+            raise sqlite.told(self.path, error) from error
+
+    def _read_apart(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """Reads by a connection of its own, which waits for no writer and is bound to no thread."""
+        try:
+            with closing(sqlite.connect(self.path)) as connection:
+                return connection.execute(query, tuple(values)).fetchall()
         except sqlite3.Error as error:
             raise sqlite.told(self.path, error) from error
 

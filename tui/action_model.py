@@ -12,6 +12,7 @@ DIALOG, RUN_FORM, BENCH_FORM = "dialog", "run form", "bench form"
 MESHES, COMPARE, SWEEP, SWEEP_FORM = "meshes", "compare", "sweep", "sweep form"
 PREFLIGHT, RUN_PLOT, READINGS = "preflight", "run plot", "readings"
 CHECK, FREE, COPIES, FORWARDS, POLICIES = "check", "free", "copies", "forwards", "policies"
+COSTS, COST_STATES, WAITS = "costs", "cost states", "waits"
 SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM = "setup form", "copy form", "keep form", "race form"
 CHECK_FORM, FREE_FORM = "check form", "free form"
 
@@ -27,6 +28,9 @@ MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVE
     COPIES,
     FORWARDS,
     POLICIES,
+    COSTS,
+    COST_STATES,
+    WAITS,
 }
 """Screens that fill the terminal and are not forms: single letters are verbs there."""
 RUN_GROUPS = "run groups"
@@ -44,6 +48,9 @@ TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEE
     COPIES,
     FORWARDS,
     POLICIES,
+    COSTS,
+    COST_STATES,
+    WAITS,
 }
 TEXTS = frozenset({LOGS, RUN, BENCH, RUN_PLOT, PREFLIGHT})
 EVERY = MAIN | FORMS | {RUN_GROUPS}

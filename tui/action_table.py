@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui.action_console import CONSOLE_ACTIONS
+from tui.action_history import HISTORY_ACTIONS
 from tui.action_model import Action
 from tui.action_policies import POLICY_ACTIONS
 from tui.action_requests import REQUEST_ACTIONS
@@ -15,6 +16,7 @@ ACTIONS: tuple[Action, ...] = (
     *TOOL_ACTIONS,
     *POLICY_ACTIONS,
     *RUN_ACTIONS,
+    *HISTORY_ACTIONS,
     *WIDGET_ACTIONS,
     *CONSOLE_ACTIONS,
 )

@@ -11,6 +11,7 @@ import os
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -169,8 +170,10 @@ class SliceTower(Toasts, Station, Navigation):
     def note(self, kind: EventKind, text: str, *, subject: str = "") -> None:
         """An event of the console's own: shown among the events, and journalled."""
         if self.tower is not None:
-            self.tower.record(plain(text), subject=subject, kind=kind)
-            return
+            # A journal that cannot be written is no reason to lose what is told: it stands among the events all the same.
+            with suppress(OperatorError):
+                self.tower.record(plain(text), subject=subject, kind=kind)
+                return
         from backend.model import Event
 
         event = Event(

@@ -37,6 +37,7 @@ ARGUMENTS: dict[str, str] = {
     "theme": "NAME",
     "ctx": "[NAME]",
     "events": "[filter]",
+    "costs": "[DURATION]",
     "plot": "[FILE] [-- PATTERN]",
     "plan": "[TYPE [SLICES]]",
     "inject": "[FAULT ARGUMENTS]",

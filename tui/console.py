@@ -217,6 +217,10 @@ class Console(App[int]):
     async def open_shell(self, worker: WorkerRef | None) -> None:
         raise NotImplementedError
 
+    def do_refresh(self) -> None:
+        """Asks the API now."""
+        raise NotImplementedError
+
     async def do_quit(self) -> None:
         raise NotImplementedError
 

@@ -64,6 +64,9 @@ _TABLE: dict[str, tuple[str, str]] = {
 _RAMP = (" ▁▂▃▄▅▆▇█", " .:-=+*%#")
 """Nine heights from empty to full, for sparklines and block plots."""
 
+_EIGHTHS = (" ▏▎▍▌▋▊▉█", " ---====#")
+"""Nine widths from empty to full, for the end of a bar."""
+
 
 @dataclass(frozen=True, slots=True)
 class GlyphSet:
@@ -75,6 +78,8 @@ class GlyphSet:
     """Nine characters from empty to full."""
     braille: bool
     """Whether braille dots may be drawn."""
+    eighths: str = _EIGHTHS[0]
+    """Nine characters from empty to full, that fill a cell from its left."""
 
     def __getitem__(self, token: str) -> str:
         return self.table[token]
@@ -84,7 +89,9 @@ class GlyphSet:
 
 
 UNICODE = GlyphSet("unicode", MappingProxyType({token: pair[0] for token, pair in _TABLE.items()}), _RAMP[0], True)
-ASCII = GlyphSet("ascii", MappingProxyType({token: pair[1] for token, pair in _TABLE.items()}), _RAMP[1], False)
+ASCII = GlyphSet(
+    "ascii", MappingProxyType({token: pair[1] for token, pair in _TABLE.items()}), _RAMP[1], False, _EIGHTHS[1]
+)
 
 
 def glyph_set(name: str) -> GlyphSet:

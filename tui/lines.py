@@ -142,6 +142,14 @@ def _forward(console: Navigation, line: CommandLine) -> None:
         console.root().background(console.ask_forward(target), group="forward", title="forward")
 
 
+def _costs(console: Navigation, line: CommandLine) -> None:
+    from tui.screens.costs import CostsScreen, period_of
+
+    if len(line.targets) != 1:
+        raise OperatorError("One time at a time.", "Write :costs 7d, 12h or all.")
+    console.go(CostsScreen(period_of(line.targets[0])))
+
+
 def _theme(console: Navigation, line: CommandLine) -> None:
     wanted = line.targets[0]
     if wanted not in console.available_themes:
@@ -196,6 +204,7 @@ LINES: dict[str, Callable[[Navigation, CommandLine], None]] = {
     "setup": _tool,
     "copy": _tool,
     "forward": _forward,
+    "costs": _costs,
     "theme": _theme,
     "ctx": _context,
     "inject": _inject,

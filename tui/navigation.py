@@ -78,6 +78,16 @@ class Navigation(Toolbox):
 
         self.go(OperationsScreen())
 
+    def do_go_costs(self) -> None:
+        from tui.screens.costs import CostsScreen
+
+        self.go(CostsScreen())
+
+    def do_go_waits(self) -> None:
+        from tui.screens.waits import WaitsScreen
+
+        self.go(WaitsScreen())
+
     def do_go_create(self) -> None:
         from tui.screens.create import CreateScreen
 

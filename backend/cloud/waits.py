@@ -8,6 +8,7 @@ from datetime import datetime
 from statistics import median
 
 from backend.journal import QueueWait
+from backend.model import WAITING_STATES, QueuedResource
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +59,55 @@ def find(found: Iterable[Waits], project: str, zone: str, accelerator_type: str,
     return next(
         (each for each in found if (each.project, each.zone, each.accelerator_type, each.tier) == wanted), None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A request that waits now, beside the waits that were seen of its type, zone and tier."""
+
+    item: QueuedResource
+    waited_s: float | None
+    """Since it was made; None where the service does not say when."""
+    seen: Waits | None
+    """None where nothing of its kind was seen to come."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Of the median; None where there is nothing to compare with."""
+        if self.seen is None or self.waited_s is None or self.seen.median_s <= 0:
+            return None
+        return self.waited_s / self.seen.median_s
+
+    @property
+    def is_longest(self) -> bool:
+        """Longer than any wait of its kind that was seen to end."""
+        return self.seen is not None and self.waited_s is not None and self.waited_s > self.seen.longest_s
+
+    @property
+    def words(self) -> str:
+        """How it stands against them."""
+        if self.seen is None:
+            return "none of its kind was seen to come yet"
+        if self.waited_s is None:
+            return "when it was asked for is not known"
+        times = f"{self.seen.count} wait{'' if self.seen.count == 1 else 's'}"
+        if self.is_longest:
+            return f"longer than all of {times} seen"
+        if self.waited_s > self.seen.median_s:
+            return f"longer than the median of {times} seen"
+        return f"within the median of {times} seen"
+
+
+def standings(items: Iterable[QueuedResource], found: Iterable[Waits], now: datetime) -> list[Standing]:
+    """Requests that wait for capacity now, the longest first."""
+    known = list(found)
+    waiting = [
+        Standing(
+            item,
+            max((now - item.created_at).total_seconds(), 0.0) if item.created_at is not None else None,
+            find(known, item.project, item.zone, item.accelerator_type, item.tier.value),
+        )
+        for item in items
+        if item.state in WAITING_STATES
+    ]
+    return sorted(waiting, key=lambda each: -(each.waited_s or 0.0))

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.costs import Cost, at_most, cost, cost_seen, total
-from backend.journal import Journal, StateSpan
+from backend.costs import Cost, at_most, cost, cost_seen, shares, spent_since, total
+from backend.journal import Journal, SeenRequest, StateSpan
 from backend.model import QueuedResource, Slice, Worker
 from tests.simulator import SimulatorFactory
 
@@ -37,7 +37,7 @@ def spans(*stays: tuple[str, float], bound: bool = False) -> list[StateSpan]:
 def test_chips_count_while_active_and_only_then() -> None:
     seen = spans(("WAITING_FOR_RESOURCES", 5.0), ("PROVISIONING", 1.0), ("ACTIVE", 2.5))
     found = cost(ITEM, seen, NOW, {"v5e": 1.5}.get)
-    assert found == Cost(chip_hours=80.0, is_lower_bound=False, usd=120.0, usd_per_hour=48.0)
+    assert found == Cost(chip_hours=80.0, is_lower_bound=False, usd=120.0, usd_per_hour=48.0, running_chips=32)
     dead = replace(ITEM, state="SUSPENDED")
     over = cost(dead, spans(("ACTIVE", 2.0), ("SUSPENDING", 0.1), ("SUSPENDED", 9.0)), NOW, {"v5e": 1.5}.get)
     assert over is not None
@@ -144,3 +144,57 @@ def test_a_tpu_vm_that_stands_alone_has_used_at_most_its_age() -> None:
     assert at_most(alone, NOW - timedelta(days=1), NOW) == pytest.approx(24.0)
     assert at_most(alone, NOW - timedelta(hours=1), NOW) == pytest.approx(8.0)
     assert at_most(replace(alone, created_at=None), NOW, NOW) is None
+
+
+def seen_request(
+    name: str, kind: str = "v5litepod-16", chips: int = 16, hours: float = 2.0, **other: object
+) -> SeenRequest:
+    facts: dict[str, object] = {"zone": "z", "tier": "spot", "until": None, "bound": False} | other
+    begun = NOW - timedelta(hours=hours)
+    span = StateSpan("ACTIVE", begun, bool(facts["bound"]), facts["until"])  # type: ignore[arg-type]
+    return SeenRequest("p", str(facts["zone"]), name, begun, kind, str(facts["tier"]), chips, (span,))
+
+
+def test_what_was_spent_is_added_up_by_generation_tier_and_zone_the_dearest_first() -> None:
+    seen = [
+        seen_request("gone", until=NOW - timedelta(hours=1)),
+        seen_request("big", "v5p-128", 64, 3.0, zone="y", tier="reserved", bound=True),
+        seen_request("old", chips=0),
+        seen_request("odd", "v99-8", 8, 0.5),
+    ]
+    spent = spent_since(seen, NOW - timedelta(days=1), NOW, {"v5e": 1.5}.get)
+    assert [each.seen.name for each in spent] == ["big", "gone", "old", "odd"]
+    assert spent[2].cost is None
+    generations = shares(spent, "generation")
+    assert [(each.name, each.requests, each.unknown) for each in generations] == [
+        ("v5p", 1, 0),
+        ("v5e", 2, 1),
+        ("unknown", 1, 0),
+    ]
+    dearest, cheap, _ = (each.total for each in generations)
+    assert (dearest.chip_hours, dearest.is_lower_bound, dearest.running_chips, dearest.usd) == (192.0, True, 64, None)
+    assert (cheap.chip_hours, cheap.is_lower_bound, cheap.running_chips) == (16.0, False, 0)
+    assert (cheap.usd, cheap.usd_per_hour) == (24.0, 0.0)
+    assert [each.name for each in shares(spent, "tier")] == ["reserved", "spot"]
+    assert [(each.name, each.total.chip_hours) for each in shares(spent, "zone")] == [("y", 192.0), ("z", 20.0)]
+
+
+def test_what_runs_now_is_a_rate_and_what_is_gone_is_none() -> None:
+    spent = spent_since([seen_request("runs"), seen_request("gone", until=NOW)], NOW, NOW, {"v5e": 1.5}.get)
+    rates = {each.seen.name: (each.cost.running_chips, each.cost.usd_per_hour) for each in spent if each.cost}
+    assert rates == {"runs": (16, 24.0), "gone": (0, 0.0)}
+    sum_ = total(each.cost for each in spent if each.cost)
+    assert (sum_.running_chips, sum_.usd_per_hour) == (16, 24.0)
+
+
+def test_what_was_seen_is_read_from_any_thread_while_another_console_writes(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    journal = Journal.open(tmp_path / "j.db")
+    journal.observe(("p", "z"), [replace(ITEM, created_at=NOW)], [], NOW)
+    with journal.transaction() as connection, ThreadPoolExecutor(1) as pool:
+        connection.execute("UPDATE observed SET at = at")
+        (seen,) = pool.submit(journal.requests_seen, NOW - timedelta(days=1)).result(timeout=30)
+        assert pool.submit(journal.queue_waits).result(timeout=30) == []
+    assert seen.name == "a"
+    journal.close()

@@ -7,7 +7,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 from backend import inventory
-from backend.costs import at_most, cost_seen, total
+from backend.costs import at_most, spent_in, total
 from backend.outcomes import ExitCode
 from backend.tower import Tower
 from tui.cli.output import add_format, print_json, print_table, timestamp
@@ -34,12 +34,10 @@ async def main(arguments: argparse.Namespace) -> int:
         failing = tell_failing(fleet)
         now = datetime.now(UTC)
         since = now - timedelta(seconds=arguments.since)
-        places = set(tower.context.places)
-        seen = [item for item in tower.journal.requests_seen(since) if (item.project, item.zone) in places]
-        seen.sort(key=lambda item: (item.created_at or now, item.name))
-        costs = [(item, cost_seen(item, since, now, tower.context.price)) for item in seen]
+        spent = spent_in(tower.journal, set(tower.context.places), since, now, tower.context.price)
+        costs = [(each.seen, each.cost) for each in spent]
     if arguments.format == "json":
-        for item, spent in costs:
+        for item, used in costs:
             print_json(
                 {
                     "name": item.name,
@@ -50,7 +48,7 @@ async def main(arguments: argparse.Namespace) -> int:
                     "chips": item.chips,
                     "created_at": timestamp(item.created_at),
                     "gone_at": timestamp(item.spans[-1].left_at),
-                    **cost_json(spent),
+                    **cost_json(used),
                 }
             )
     elif costs:

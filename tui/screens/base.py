@@ -132,6 +132,8 @@ class ConsoleScreen(Performs, Screen[None]):
     """Whether ages are drawn anew in this tick: once a second, all in one frame."""
 
     _crumbs: str = ""
+    _told_of = ""
+    """What the last tick failed with."""
     _clock_ticks = 0
 
     def compose(self) -> ComposeResult:
@@ -175,7 +177,15 @@ class ConsoleScreen(Performs, Screen[None]):
             self.second = self._clock_ticks % TICKS_A_SECOND == 0
             self._clock_ticks += 1
             self.refresh_frame()
-            self.tick()
+            try:
+                self.tick()
+            except OperatorError as error:
+                # What cannot be read now, such as a damaged journal, is told once, and asked for at the next tick again.
+                if str(error) != self._told_of:
+                    self._told_of = str(error)
+                    self.console.tell(error, doing=self.crumb)
+            else:
+                self._told_of = ""
 
     def tick(self) -> None:
         """Looks at the version counters and draws what changed. Called twice a second while the screen is on top."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
@@ -102,7 +103,9 @@ class FleetScreen(TableScreen):
         spans: tuple[StateSpan, ...] = ()
         tower = self.console.tower
         if tower is not None and is_request(item):
-            spans = tuple(tower.journal.timeline(item.key))
+            # The watch tells of a journal that fails; the fleet is shown without its past.
+            with suppress(OperatorError):
+                spans = tuple(tower.journal.timeline(item.key))
         since = self.console.fleet.since.get(item.key) if is_request(item) else None
         stale = stale_words(self.console.fleet, item, now) if item is not None else ""
         notes = [*self.console.notes_about(item.key), *self.console.ssh_words(item)] if is_request(item) else ()

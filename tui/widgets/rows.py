@@ -24,6 +24,8 @@ class Cell:
     """A glyph token drawn before the text, e.g. `state-active`."""
     sort: Any = None
     """What it sorts and compares by (a number, a time); None sorts by the text, numbers in it by value."""
+    bar: float | None = None
+    """A share from 0 to 1, drawn as a bar before the text in what the column has of room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,13 @@ def outcome_cell(outcome: str, *, detail: str = "") -> Cell:
     token = outcome_token(outcome)
     word = outcome.replace("_", " ")
     return Cell(f"{word} ({detail})" if detail else word, token=token, glyph=token)
+
+
+def share_cell(share: float | None, *, token: str = "") -> Cell:
+    """A share from 0 to 1 as a bar and per cent; None shows nothing."""
+    if share is None or math.isnan(share):
+        return Cell("")
+    return Cell("<1%" if 0 < share < 0.005 else f"{share:.0%}", token=token, sort=share, bar=share)
 
 
 def number_cell(value: float | None, text: str | None = None, *, token: str = "") -> Cell:

@@ -10,6 +10,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from tui.look import Look
+from tui.widgets.bars import bar_and_text
 from tui.widgets.rows import Cell, Column, Row
 from tui.widgets.table_layout import GAP, GUTTER, Placed, total_width
 
@@ -110,7 +111,10 @@ class RowPainter:
             if isinstance(cell, str):
                 buffer += fit(cell, item.width, right=right, ellipsis=ellipsis) + _GAP
                 continue
-            text = f"{look.glyph(cell.glyph)} {cell.text}" if cell.glyph else cell.text
+            if cell.bar is not None:
+                text = bar_and_text(cell.bar, cell.text, item.width, look.glyphs)
+            else:
+                text = f"{look.glyph(cell.glyph)} {cell.text}" if cell.glyph else cell.text
             text = fit(text, item.width, right=right, ellipsis=ellipsis)
             if lit or not cell.token:
                 buffer += text + _GAP

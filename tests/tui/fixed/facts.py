@@ -114,6 +114,8 @@ WANING = _request(
     created_at=ago(hours=5),
 )
 FLEET = (TRAIN, SWEEP, BIG, OLD, TAKEN, WANING)
+LATE = _request("late-g", "WAITING_FOR_RESOURCES", created_at=ago(minutes=30))
+"""Waits longer than the one spot request that was seen to wait; only where that is looked at."""
 
 WAITING_YET = replace(TRAIN, state="WAITING_FOR_RESOURCES", slices=())
 PROVISIONING_YET = replace(TRAIN, state="PROVISIONING", slices=())

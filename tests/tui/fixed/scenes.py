@@ -155,6 +155,28 @@ async def policies(driven: FixedConsole) -> None:
     await driven.press("9")
 
 
+async def nothing_seen(driven: FixedConsole) -> None:
+    with driven.app.require_tower().journal.transaction() as connection:
+        connection.execute("DELETE FROM spans")
+    await driven.press("dollar_sign")
+
+
+async def late_one(driven: FixedConsole) -> None:
+    await driven.settle()
+    await driven.press("percent_sign")
+    await driven.shows("longer than any")
+    await driven.press("V")
+
+
+async def costs_of(driven: FixedConsole, name: str) -> None:
+    await driven.shows("train-a")
+    await driven.press("dollar_sign")
+    await driven.settle()
+    await driven.press("slash")
+    await driven.write(f"name={name}")
+    await driven.press("enter", "enter")
+
+
 async def sweep(driven: FixedConsole) -> None:
     from tui.screens.sweep import SweepScreen
 
@@ -202,6 +224,12 @@ SCENES = (
     Scene("describe", on_train("d"), ("queuedResources/train-a",)),
     Scene("events", keys("6"), ("PROVISIONING", "started on")),
     Scene("operations", keys("8"), ("create",)),
+    Scene("costs", keys("dollar_sign"), ("chip-hours", "old-d")),
+    Scene("costs-totals", keys("dollar_sign", "V"), ("generation", "v5e", "us-west4-a")),
+    Scene("costs-none", nothing_seen, ("No request was seen",), client(fleet=())),
+    Scene("costs-states", lambda driven: costs_of(driven, "train-a"), ("WAITING_FOR_RESOURCES", "59.2 chip-hours")),
+    Scene("waits", keys("percent_sign"), ("MEDIAN", "longer than any"), client(fleet=(*facts.FLEET, facts.LATE))),
+    Scene("waits-now", late_one, ("late-g", "AGAINST", "big-c"), client(fleet=(*facts.FLEET, facts.LATE))),
     Scene("help", on_train("question_mark"), ("help: fleet", "Go into")),
     Scene("palette", palette, ("bench",), again=palette_again),
     Scene("command-line", typing, ("run train-a",)),

@@ -59,7 +59,7 @@ CONTEXT = Context(
 
 STILL = 4
 """So many looks in a row must be alike."""
-PASSING = frozenset({"group", "verdict", "describe", "survey", "offers", "operations"})
+PASSING = frozenset({"group", "verdict", "describe", "survey", "offers", "operations"}) | {"costs", "waits"}
 """Work of screens that ends by itself, and then changes what they show."""
 
 
@@ -291,7 +291,10 @@ async def fixed_console(
     context = replace(CONTEXT, read_only=read_only)
     await _past(context)
     app = SliceTower(context, settings, console_log=home / "console.log")
-    for module in ("fleet", "workers", "run", "runs", "operations", "deeds", "logs", "check", "forwards"):
+    for module in (
+        *("fleet", "workers", "run", "runs", "operations", "deeds", "logs", "check", "forwards"),
+        *("costs", "waits"),
+    ):
         __import__(f"tui.screens.{module}")
     answer_tools(monkeypatch)
     _stop_clocks(monkeypatch)

@@ -1,0 +1,42 @@
+"""What was seen and kept over time: costs and waits."""
+
+from __future__ import annotations
+
+from tui.action_model import COSTS, MAIN, Action, Group, on
+
+HISTORY_ACTIONS: tuple[Action, ...] = (
+    Action(
+        "longer-period",
+        ("right_square_bracket",),
+        "longer",
+        "Count from further back: 1, 7 or 30 days, or all that the journal knows.",
+        on(COSTS),
+        hint=3,
+    ),
+    Action(
+        "shorter-period",
+        ("left_square_bracket",),
+        "shorter",
+        "Count a shorter time: 30, 7 days or 1.",
+        on(COSTS),
+        hint=4,
+    ),
+    Action(
+        "go.costs",
+        ("dollar_sign",),
+        "costs",
+        "Chip-hours of all that was seen, gone or not, by request, generation, tier and zone; :costs 12h counts any time.",
+        MAIN,
+        Group.GO,
+        words=("costs",),
+    ),
+    Action(
+        "go.waits",
+        ("percent_sign",),
+        "waits",
+        "How long requests waited for capacity, by type, zone and tier, and what waits now.",
+        MAIN,
+        Group.GO,
+        words=("waits",),
+    ),
+)
