@@ -292,9 +292,10 @@ class SliceTower(Toasts, Station, Navigation):
 
     async def do_quit(self) -> None:
         """Says what still exists and runs, asks, closes, and leaves."""
-        from tui.screens.confirm import Choice, Question
-        from tui.screens.leaving import leaving_lines
+        from tui.screens.confirm import Question
+        from tui.screens.leaving import leaving_choices, leaving_lines, left_words
 
+        kept, raced = self.carried_out()
         lines = leaving_lines(
             self.fleet,
             self.live_runs(),
@@ -303,14 +304,24 @@ class SliceTower(Toasts, Station, Navigation):
             keeps=self.keeps(),
             wishes=self.wishes(),
             forwards=self.forwards.living,
-            carried=self.policies_living(),
+            kept_here=kept,
+            raced_here=raced,
         )
+        answer: str | None = "quit"
         if lines:
-            choices = (Choice("quit", "Quit", "primary"), Choice("no", "Stay"))
-            if await self.push_screen_wait(Question("Quit slicetower?", lines, choices)) != "quit":
-                return
+            choices = leaving_choices(bool(kept or raced))
+            answer = await self.push_screen_wait(Question("Quit slicetower?", lines, choices))
+        message = ""
+        if answer == "give up":
+            self.say("Giving up what this console carries out …")
+            left = await self.policies.give_up_all()
+            message = left_words([], [], left)
+        elif answer == "quit":
+            message = left_words(kept, raced, [])
+        else:
+            return
         await self.close_tower()
-        self.exit(0)
+        self.exit(0, message=message or None)
 
 
 def open_console(context: Context, paths: Paths, context_arguments: Sequence[str] = ()) -> int | None:

@@ -27,6 +27,7 @@ ARGUMENTS: dict[str, str] = {
     "recreate": "NAME",
     "reset": "NAME",
     "keep": "NAME",
+    "race": "[NAME]",
     "maintenance": "NAME",
     "gcloud": "NAME",
     "check": "TARGET...",
@@ -46,7 +47,7 @@ ARGUMENTS: dict[str, str] = {
 
 TARGET_WORDS = frozenset(
     {"w", "workers", "run", "x", "bench", "logs", "shell", "describe", "delete", "recreate", "reset", "gcloud"}
-    | {"check", "free", "setup", "copy", "forward", "keep", "maintenance"}
+    | {"check", "free", "setup", "copy", "forward", "keep", "race", "maintenance"}
 )
 HISTORY_LIMIT = 200
 

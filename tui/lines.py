@@ -103,6 +103,19 @@ def _on_request(console: Navigation, line: CommandLine) -> None:
     root.perform(line.action)
 
 
+def _race(console: Navigation, line: CommandLine) -> None:
+    """The create form, from which a race begins: empty, or with what a request asked for."""
+    from tui.actions import BY_ID
+
+    root = _root(console)
+    if line.targets:
+        root.show_request(line.targets[0])
+    console.do_go_fleet()
+    root.perform(BY_ID["again" if line.targets else "create"])
+    key = console.settings.keymap.shown(BY_ID["race"])
+    console.say(f"Say what is to be raced for; {key} asks for it in several zones or types: the first ACTIVE wins.")
+
+
 def _logs(console: Navigation, line: CommandLine) -> None:
     from tui.screens.logs import LogsScreen, RunLogs
 
@@ -196,6 +209,7 @@ LINES: dict[str, Callable[[Navigation, CommandLine], None]] = {
     "recreate": _on_request,
     "reset": _on_request,
     "keep": _on_request,
+    "race": _race,
     "maintenance": _on_request,
     "gcloud": _on_request,
     "logs": _logs,
@@ -212,5 +226,5 @@ LINES: dict[str, Callable[[Navigation, CommandLine], None]] = {
 }
 """Words that act on what is named after them."""
 
-ALWAYS = frozenset({"w", "workers", "qr", "fleet", "events", "ev", "ctx"})
+ALWAYS = frozenset({"w", "workers", "qr", "fleet", "events", "ev", "ctx", "race"})
 """Words that are performed here even when nothing follows."""

@@ -11,13 +11,18 @@ from backend.outcomes import OperatorError
 from backend.sanitize import plain
 
 if TYPE_CHECKING:
-    from backend.cloud.policies import Keep, KeptRace
+    from backend.cloud.kept_races import KeptRace
+    from backend.cloud.policies import Keep
+    from backend.cloud.race import Race
     from backend.cloud.recover import Recovery
     from backend.cloud.requests import CreateRequest
+    from backend.model import QueuedResource
     from backend.tower import Tower
 
 CLOSE_S = 3.0
 """For what is carried out to write down that nobody does now."""
+GIVE_UP_S = 20.0
+"""For what a race asked for to be gone, before the console is left all the same."""
 
 Key = tuple[str, str, str]
 
@@ -42,6 +47,7 @@ class Policies:
         self.store = PolicyStore(tower.journal)
         self._keepers: dict[Key, asyncio.Task[None]] = {}
         self._races: dict[int, asyncio.Task[None]] = {}
+        self._runners: dict[int, Race] = {}
         self.said: dict[Key, str] = {}
         """The last sentence about a request."""
 
@@ -56,10 +62,14 @@ class Policies:
         return task is not None and not task.done()
 
     @property
-    def living(self) -> list[str]:
-        """Names of what is kept and raced for here."""
-        kept = [key[2] for key, task in self._keepers.items() if not task.done()]
-        return kept + [f"race {race}" for race, task in self._races.items() if not task.done()]
+    def kept_here(self) -> list[str]:
+        """Names of what this console keeps."""
+        return [key[2] for key, task in self._keepers.items() if not task.done()]
+
+    @property
+    def raced_here(self) -> list[int]:
+        """Races that this console runs, or is cancelling."""
+        return [race for race, task in self._races.items() if not task.done()]
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -114,8 +124,7 @@ class Policies:
 
     # Racing
 
-    async def race(self, requests: Sequence[CreateRequest], timeout_s: float) -> None:
-        """Asks for all; returns when the race is kept in the journal."""
+    def _runner(self, requests: Sequence[CreateRequest]) -> Race:
         from backend.cloud.race import Race
 
         names = {f"{each.name} in {each.zone}:": each.key for each in requests}
@@ -125,16 +134,39 @@ class Policies:
             self.said[key] = text
             self._console.note(EventKind.ACTION, plain(text), subject=key[2])
 
-        runner = Race(self._console.require_recovery(), self.store, self._tower.watch, say=say)
+        return Race(self._console.require_recovery(), self.store, self._tower.watch, say=say)
+
+    async def race(self, requests: Sequence[CreateRequest], timeout_s: float) -> None:
+        """Asks for all; returns when the race is kept in the journal."""
+        runner = self._runner(requests)
         task = self._begin(self._race(runner.run(requests, timeout_s)), f"race of {len(requests)}")
+        await self._known(runner, task)
+
+    async def take_up(self, race: KeptRace) -> None:
+        """Goes on with a race that no process runs; returns when its lease is taken, or refused.
+
+        Raises:
+            OperatorError: This console runs it already.
+        """
+        if self.races_here(race.id):
+            raise OperatorError(f"Race {race.id} is run by this console already.")
+        runner = self._runner(race.entries)
+        task = self._begin(self._race(runner.resume(race.id)), f"race {race.id}")
+        await self._known(runner, task)
+        if runner.id is not None:
+            self._console.note(EventKind.ACTION, f"race {race.id} is taken up by this console")
+
+    async def _known(self, runner: Race, task: asyncio.Task[None]) -> None:
         # Its first step, before it waits for anything, is to keep itself in the journal.
         await asyncio.sleep(0)
         if runner.id is not None:
             self._races[runner.id] = task
+            self._runners[runner.id] = runner
 
-    async def _race(self, run: Coroutine[Any, Any, Any]) -> None:
+    async def _race(self, run: Coroutine[Any, Any, QueuedResource | None]) -> None:
         winner = await run
-        self._told(f"{winner.name} won the race in {winner.zone}.", winner.name)
+        if winner is not None:
+            self._told(f"{winner.name} won the race in {winner.zone}.", winner.name)
 
     async def end_race(self, race: KeptRace) -> None:
         """Cancels what was asked for; what is ACTIVE of a race that nobody runs stays.
@@ -146,21 +178,43 @@ class Policies:
         if task is not None and not task.done():
             task.cancel()
             return
-        if race.running:
-            raise OperatorError(f"Another process runs race {race.id}.", "End that one: it cancels its entries.")
         from backend.cloud.intents import IntentKind, IntentStore
         from backend.model import QueuedResourceState
 
+        taken = self.store.take_race(race.id)
+        self.store.settle_race(race.id, taken.winner)
         wishes = IntentStore(self._tower.journal)
         present = {item.key: item for item in self._tower.watch.fleet.queued_resources}
-        for entry in race.entries:
-            item = present.get(entry.key)
-            if item is not None and item.state != QueuedResourceState.ACTIVE:
-                wishes.wish(IntentKind.DELETE, entry.key, force=True, target_created_at=None)
-        self.store.end_race(race.id, "")
+        for part in taken.parts:
+            item = present.get(part.request.key)
+            if part.may_exist and (item is None or item.state != QueuedResourceState.ACTIVE):
+                wishes.wish(IntentKind.DELETE, part.request.key, force=True, target_created_at=part.made_at)
+        self.store.end_race(race.id)
+
+    async def give_up_all(self) -> list[str]:
+        """Ends what is kept here, and cancels the races of this console with all that they asked for.
+
+        Returns:
+            What was asked for and is not gone within `GIVE_UP_S`; its wishes to be deleted are in the journal.
+        """
+        for keep in self.store.keeps():
+            if self.keeps_here(keep.key):
+                await self.end_keep(keep)
+        here = set(self.raced_here)
+        tasks = [self._races[race] for race in here]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=GIVE_UP_S)
+        from backend.cloud.intents import IntentStore
+
+        raced = {entry.key for race in self.store.races() if race.id in here for entry in race.entries}
+        return [each.name for each in IntentStore(self._tower.journal).open_intents() if each.key in raced]
 
     async def close(self) -> None:
-        """Lets go of everything; a race that is broken off has its wishes to delete in the journal."""
+        """Lets go of everything: keeps and races stay as they are, for a process that takes them up."""
+        for runner in self._runners.values():
+            runner.leave = True
         tasks = [task for task in (*self._keepers.values(), *self._races.values()) if not task.done()]
         for task in tasks:
             task.cancel()

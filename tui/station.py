@@ -65,6 +65,7 @@ class Station(Console):
         """A fleet with its chips (`totals`) and ready workers: counting thousands at every tick is dear."""
         self._open_wishes: tuple[Intent, ...] = ()
         self._keeps: tuple[Keep, ...] = ()
+        self._lost_races = 0
         self._greetings: Greetings | None = None
 
     def open_tower(self) -> None:
@@ -297,12 +298,14 @@ class Station(Console):
         places = set(self.context.places)
         try:
             intents = IntentStore(self.tower.journal).open_intents()
-            keeps = PolicyStore(self.tower.journal).keeps()
+            policies = PolicyStore(self.tower.journal)
+            keeps, races = policies.keeps(), policies.races(ended=0)
         except OperatorError:
             # The watch tells of a journal that fails; what was known last stays.
             return
         self._open_wishes = tuple(each for each in intents if (each.project, each.zone) in places)
         self._keeps = tuple(each for each in keeps if (each.project, each.zone) in places)
+        self._lost_races = sum(each.lost and any(one.key[:2] in places for one in each.entries) for each in races)
 
     def wishes(self) -> tuple[Intent, ...]:
         """What was wished here or by another process and is not done."""
@@ -318,7 +321,8 @@ class Station(Console):
         counts = Counter(intent.kind.value for intent in self.wishes())
         words = [f"{count(number, kind)} pending" for kind, number in counts.items()]
         idle = sum(not each.running for each in self._keeps)
-        return [*words, *([f"{count(idle, 'keep')} without a process"] if idle else [])]
+        without = [count(number, kind) for number, kind in ((idle, "keep"), (self._lost_races, "race")) if number]
+        return [*words, *([f"{', '.join(without)} without a process"] if without else [])]
 
     def notes_about(self, key: tuple[str, str, str]) -> list[str]:
         """What this program is to do about a request: wishes, and whether it is kept."""

@@ -53,10 +53,10 @@ class Toolbox(Console):
             found = self.__dict__["_policies"] = Policies(self, self.require_tower())
         return cast("Policies", found)
 
-    def policies_living(self) -> list[str]:
-        """Names of what this console keeps or races for."""
-        found = self.__dict__.get("_policies")
-        return found.living if found is not None else []
+    def carried_out(self) -> tuple[list[str], list[int]]:
+        """(names of the requests that this console keeps, numbers of the races that it runs)."""
+        found: Policies | None = self.__dict__.get("_policies")
+        return (found.kept_here, found.raced_here) if found is not None else ([], [])
 
     async def drop_policies(self) -> None:
         """Lets go of all of them: their context is being left."""

@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
 import msgspec
 
-from backend.cloud.requests import CreateRequest
+from backend.cloud.kept_races import LEASE_S, RACE_STEPS, RaceStore
 from backend.journal import Journal
 
 PREEMPTION_BUDGET, FAILURE_BUDGET = 20, 3
 """Preemptions are the nature of spot; a request that fails again and again needs a person (field notes, section 5)."""
-
-LEASE_S = 45.0
-"""Without a sign of life for so long, the process that ran a policy is taken for gone."""
 
 _STEPS = (
     """
@@ -52,6 +49,7 @@ _STEPS = (
     );
     CREATE INDEX race_entries_by_race ON race_entries (race);
     """,
+    *RACE_STEPS,
 )
 
 
@@ -80,39 +78,13 @@ class Keep:
         return (self.project, self.zone, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class LostRace:
-    """A race whose process is gone: its entries may still wait, and would be zombies."""
-
-    id: int
-    entries: tuple[CreateRequest, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class KeptRace:
-    """A race that was begun, with what became of it."""
-
-    id: int
-    entries: tuple[CreateRequest, ...]
-    running: bool
-    """A process has told within its lease that it runs it."""
-    winner: str = ""
-    """PROJECT/ZONE/NAME; empty while there is none, or when it was given up."""
-    ended: bool = False
-
-    @property
-    def lost(self) -> bool:
-        """Nobody runs it and nobody ended it: what it asked for may wait as zombies."""
-        return not self.running and not self.ended
-
-
 _KEEP = (
     "project, zone, name, preemption_budget, failure_budget, on_ready, preemptions, failures, ready_for, last_text, "
     "alive_at, ended_at, owner"
 )
 
 
-class PolicyStore:
+class PolicyStore(RaceStore):
     """The journal's tables of policies. `owner` names this process."""
 
     def __init__(self, journal: Journal, clock: Callable[[], float] = time.time) -> None:
@@ -220,58 +192,3 @@ class PolicyStore:
                 (now, text, *key, self.owner, now - LEASE_S),
             )
             return cursor.rowcount > 0
-
-    def start_race(self, entries: Iterable[CreateRequest]) -> int:
-        """Keeps a race before its first create is sent."""
-        with self._journal.transaction() as connection:
-            cursor = connection.execute(
-                "INSERT INTO races (owner, alive_at) VALUES (?, ?)", (self.owner, self._clock())
-            )
-            race = int(cursor.lastrowid or 0)
-            connection.executemany(
-                "INSERT INTO race_entries (race, request) VALUES (?, ?)",
-                [(race, msgspec.json.encode(entry).decode()) for entry in entries],
-            )
-        return race
-
-    def beat_race(self, race: int) -> None:
-        with self._journal.transaction() as connection:
-            connection.execute("UPDATE races SET alive_at = ? WHERE id = ?", (self._clock(), race))
-
-    def end_race(self, race: int, winner: str) -> None:
-        with self._journal.transaction() as connection:
-            connection.execute(
-                "UPDATE races SET winner = ?, ended_at = ? WHERE id = ?", (winner, self._clock(), race)
-            )
-
-    def races(self, *, ended: int = 5) -> list[KeptRace]:
-        """All races that are not ended, and the last ended ones; the newest first."""
-        connection = self._journal.connection
-        rows = connection.execute(
-            "SELECT id, alive_at, winner, ended_at FROM races WHERE ended_at IS NULL OR id IN "
-            "(SELECT id FROM races WHERE ended_at IS NOT NULL ORDER BY id DESC LIMIT ?) ORDER BY id DESC",
-            (ended,),
-        ).fetchall()
-        return [
-            KeptRace(
-                id=int(race),
-                entries=self._entries(int(race)),
-                running=ended_at is None and self._clock() - float(alive_at) < LEASE_S,
-                winner=str(winner),
-                ended=ended_at is not None,
-            )
-            for race, alive_at, winner, ended_at in rows
-        ]
-
-    def _entries(self, race: int) -> tuple[CreateRequest, ...]:
-        rows = self._journal.connection.execute(
-            "SELECT request FROM race_entries WHERE race = ? ORDER BY rowid", (race,)
-        )
-        return tuple(msgspec.json.decode(text, type=CreateRequest) for (text,) in rows)
-
-    def lost_races(self) -> list[LostRace]:
-        """Races that nobody runs any more and nobody ended."""
-        rows = self._journal.connection.execute(
-            "SELECT id FROM races WHERE ended_at IS NULL AND alive_at < ? ORDER BY id", (self._clock() - LEASE_S,)
-        ).fetchall()
-        return [LostRace(int(race), self._entries(int(race))) for (race,) in rows]

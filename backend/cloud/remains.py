@@ -9,7 +9,7 @@ from typing import Protocol
 from backend import inventory
 from backend.cloud.error_texts import ErrorKind
 from backend.cloud.errors import CloudError
-from backend.cloud.policies import LostRace
+from backend.cloud.kept_races import LostRace
 from backend.model import DEAD_STATES, Fleet, Operation, QueuedResource, QueuedResourceState, Slice
 
 

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from backend.cloud.client import CloudClient
 from backend.cloud.intents import IntentKind, IntentStore
+from backend.cloud.kept_races import EntryState
 from backend.cloud.policies import Keep, PolicyStore
 from backend.cloud.requests import CreateRequest
-from backend.model import QueuedResourceState
+from backend.journal import Journal
+from backend.model import QueuedResourceState, Tier
+from backend.outcomes import OperatorError
 from tests.simulator import Simulator, SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, WIDE, Console, console
 from tui.screens.confirm import Question
@@ -20,6 +24,7 @@ from tui.screens.policies import PoliciesScreen
 from tui.screens.policy_forms import KeepFormScreen, RaceFormScreen
 
 ZONE = "us-west4-a"
+ZONES = (ZONE, "us-east5-a")
 KEY = ("demo-project", ZONE, "train-a")
 
 
@@ -72,7 +77,7 @@ async def test_a_request_is_kept_by_key_made_again_after_a_preemption_and_let_go
         await driven.until(made_again, "the request made again")
         driven.app.go()
         await driven.press("q")
-        await driven.shows("Carried out by this console alone", "train-a")
+        await driven.shows("Kept by this console alone: train-a", "slicetower qr keep train-a", "3 Stay")
         await driven.press("escape")
         await policies(driven)
         await driven.press("home", "X")
@@ -141,16 +146,121 @@ async def test_a_race_that_nobody_runs_is_given_up_and_its_zombies_go(
         await driven.shows("big-c", "WAITING")
         store = PolicyStore(driven.app.require_tower().journal)
         big = driven.app.fleet.find("big-c")[0]
-        store.start_race([CreateRequest("big-c", big.project, big.zone, "v5p-128")])
+        race = store.start_race([CreateRequest("big-c", big.project, big.zone, "v5p-128")])
+        assert store.ask_entry(race, store.races()[0].parts[0])
         screen = await policies(driven)
         await driven.shows("race 1", "another process", "big-c", "WAITING")
-        store._clock = lambda: 0.0
-        store.beat_race(1)
-        await driven.shows("NO PROCESS", "Its process is gone")
+        await driven.press("X")
+        await driven.until(lambda: "Another process runs race 1" in driven.toasts())
+        store.release_race(race)
+        await driven.shows("NO PROCESS", "Nobody runs race 1 now", "1 race without a process")
         await driven.press("X")
         await answer(driven, "1")
         await driven.until(lambda: not driven.app.fleet.find("big-c"), "big-c deleted")
         await driven.until(lambda: screen.race_here() is None or screen.race_here().ended)  # type: ignore[union-attr]
+
+
+async def asked_in_both_zones(driven: Console, own: Simulator) -> PolicyStore:
+    """A race of another process that waits in both zones, and is let go of."""
+    for zone in ZONES:
+        own.inject("capacity", zone, "v5litepod", "0")
+    recovery = driven.app.require_recovery()
+    store = PolicyStore(driven.app.require_tower().journal)
+    shape = {"accelerator_type": "v5litepod-16", "runtime_version": "v2-alpha-tpuv5-lite", "tier": Tier.SPOT}
+    race = store.start_race([CreateRequest("racer", "demo-project", zone, **shape) for zone in ZONES])  # type: ignore[arg-type]
+    first, second = store.races()[0].parts
+    assert store.ask_entry(race, first)
+    await recovery.create(first.request, request_id=first.request_id)
+    assert store.ask_entry(race, second)
+    await driven.until(lambda: len(driven.app.fleet.find("racer")) == 1)
+    store.release_race(race)
+    return store
+
+
+async def test_a_race_whose_process_is_gone_is_taken_up_by_its_key_and_nothing_is_made_twice(
+    own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(own.context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        store = await asked_in_both_zones(driven, own)
+        made = driven.app.fleet.find("racer")[0].created_at
+        await policies(driven)
+        await driven.shows("race 1", "NO PROCESS", "a takes it up here", "qr race --resume 1")
+        await driven.press("home", "a")
+        await driven.shows("Run race 1 here?", "asked for, and no answer was heard", "not asked for twice")
+        await answer(driven, "1")
+        await driven.shows("this console", "This console runs it while it is open")
+        await driven.until(lambda: len(driven.app.fleet.find("racer")) == 2, "the other is asked for")
+        assert made in {item.created_at for item in driven.app.fleet.find("racer")}
+        with pytest.raises(OperatorError, match="run by another process"):
+            PolicyStore(driven.app.require_tower().journal).take_race(1)
+        own.inject("capacity", ZONE, "v5litepod", "1000")
+        await driven.shows(f"won by racer in {ZONE}")
+        await driven.until(lambda: len(driven.app.fleet.find("racer")) == 1, "the other deleted")
+        await driven.until(lambda: driven.app.fleet.find("racer")[0].created_at == made)
+        await driven.until(lambda: store.lost_races() == [])
+
+
+async def test_race_is_a_command_that_opens_the_form_with_what_a_request_asked_for(
+    own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(own.context, tmp_path, monkeypatch, size=SMALL) as driven:
+        await driven.shows("train-a", "8/8")
+        await driven.command("race")
+        await driven.until(lambda: isinstance(driven.app.screen, CreateScreen))
+        await driven.until(lambda: "f6 asks for it in several zones or types" in driven.toasts())
+        await driven.press("escape")
+        await driven.until(lambda: isinstance(driven.app.screen, FleetScreen))
+        await driven.command("race train-a")
+        await driven.until(lambda: isinstance(driven.app.screen, CreateScreen))
+        form = driven.app.screen
+        assert isinstance(form, CreateScreen)
+        await driven.until(lambda: form.focused is not None)
+        assert form.line("accelerator_type").value == "v5litepod-16"
+        await driven.write("next-a")
+        await driven.press("f6")
+        await driven.until(lambda: isinstance(driven.app.screen, RaceFormScreen))
+        await driven.shows("next-a in us-west4-a: 2 × v5litepod-16", "next-a in us-east5-a")
+
+
+async def test_a_race_of_zones_that_are_not_watched_here_is_not_taken_up(
+    own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(own.context, tmp_path, monkeypatch, size=SMALL) as driven:
+        store = PolicyStore(driven.app.require_tower().journal)
+        race = store.start_race([CreateRequest("far", "demo-project", zone, "v6e-8") for zone in (ZONE, "mars1-a")])
+        store.release_race(race)
+        await policies(driven)
+        await driven.shows("NO PROCESS")
+        await driven.press("home", "a")
+        await driven.until(lambda: "asks in mars1-a too, which this console does not watch" in driven.toasts())
+        assert not store.races()[0].running
+
+
+@pytest.mark.parametrize("given_up", [False, True], ids=["waits", "given-up"])
+async def test_the_console_is_left_with_its_race_waiting_or_given_up(
+    own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given_up: bool
+) -> None:
+    left: list[str | None] = []
+    async with console(own.context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        store = await asked_in_both_zones(driven, own)
+        await driven.app.policies.take_up(store.races()[0])
+        await driven.until(lambda: len(driven.app.fleet.find("racer")) == 2, "both are asked for")
+        await driven.until(lambda: all(each.state is EntryState.MADE for each in store.races()[0].parts))
+        monkeypatch.setattr(driven.app, "exit", lambda result=0, *, message=None: left.append(message))
+        await driven.press("q")
+        await driven.shows("Race 1 is run by this console alone", "`slicetower qr race --resume 1`")
+        await answer(driven, "2" if given_up else "1")
+        await driven.until(lambda: left, "the console to leave")
+    journal = Journal.open(tmp_path / "state" / "slicetower" / "journal.db")
+    (race,) = PolicyStore(journal).races()
+    client = CloudClient(own.context)
+    names = [item.name for zone in ZONES for item in await client.list_queued_resources("demo-project", zone)]
+    await client.close()
+    assert IntentStore(journal).open_intents() == []
+    journal.close()
+    assert race.lost is not given_up
+    assert names.count("racer") == (0 if given_up else 2)
+    assert left == [None if given_up else "Race 1 waits: slicetower qr race --resume 1"]
 
 
 async def test_wishes_are_listed_with_what_they_met_and_taken_back(

@@ -260,7 +260,7 @@ async def cleanup(arguments: argparse.Namespace) -> int:
         )
         if code == ExitCode.OK:
             for race in lost_races:
-                policies.end_race(race.id, "")
+                policies.drop_race(race.id)
         recovery = _recovery(tower)
         done = {item.key for item in dead}
         for intent in kept:

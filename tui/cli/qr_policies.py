@@ -9,13 +9,17 @@ from dataclasses import replace
 
 from backend.cloud import equivalents
 from backend.cloud.cautions import warnings
+from backend.cloud.gcloud_flags import request_of
 from backend.cloud.intents import IntentStore
 from backend.cloud.keep import Keeper
+from backend.cloud.kept_races import RACE_TIMEOUT_S
 from backend.cloud.policies import FAILURE_BUDGET, PREEMPTION_BUDGET, Keep, PolicyStore
-from backend.cloud.race import RACE_TIMEOUT_S, Race, candidates
+from backend.cloud.race import Race, candidates
 from backend.cloud.recover import Recovery
+from backend.cloud.requests import CreateRequest
 from backend.cloud.usage import LimitStore
 from backend.cloud.validation import problems
+from backend.context import Context
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
@@ -24,6 +28,8 @@ from tui.cli.places import add_place, confirm, context_of, find, refuse_read_onl
 from tui.cli.qr_create import add_arguments as add_create
 from tui.cli.qr_create import request_from
 from tui.cli.qr_views import print_dry_run, print_problems, print_rows
+from tui.durations import format_duration
+from tui.race_words import resume_lines
 
 
 def add_keep(parser: argparse.ArgumentParser) -> None:
@@ -52,10 +58,14 @@ def add_keep(parser: argparse.ArgumentParser) -> None:
 def add_race(parser: argparse.ArgumentParser) -> None:
     add_create(parser)
     parser.description = (
-        "Asks in several zones or for several types; the first ACTIVE wins, the others are cancelled."
+        "Asks in several zones or for several types; the first ACTIVE wins, the others are cancelled. Killed in any state it "
+        "is taken up by --resume, and nothing is made twice; without an ID: the races that are not over."
     )
     parser.add_argument("--zones", default="", metavar="ZONE,...", help="default: the zones of the context")
     parser.add_argument("--accelerator-types", default="", metavar="TYPE,...", help="instead of --accelerator-type")
+    parser.add_argument(
+        "--resume", type=int, default=None, metavar="RACE", help="take up a race that no process runs any more"
+    )
 
 
 def _say(text: str) -> None:
@@ -148,6 +158,10 @@ async def _list_keeps(arguments: argparse.Namespace) -> int:
 
 async def race(arguments: argparse.Namespace) -> int:
     context = context_of(arguments)
+    if arguments.resume is not None:
+        return await _resume(arguments, context)
+    if _says_nothing(arguments):
+        return await _list_races(arguments)
     request = request_from(arguments, context)
     zones = [zone for zone in arguments.zones.split(",") if zone] or list(context.zones)
     types = [kind.lower() for kind in arguments.accelerator_types.split(",") if kind]
@@ -175,6 +189,100 @@ async def race(arguments: argparse.Namespace) -> int:
         runner = Race(recovery, PolicyStore(tower.journal), tower.watch, say=_say)
         tower.record(f"a race of {len(entries)} requests", subject=request.name)
         winner = await runner.run(entries, arguments.timeout or RACE_TIMEOUT_S)
+        tower.record(f"won the race in {winner.zone}", subject=winner.name)
+        fleet = await tower.refresh()
+        print_rows([item for item in fleet.queued_resources if item.key == winner.key], fleet, arguments.format)
+    return ExitCode.OK
+
+
+def _says_nothing(arguments: argparse.Namespace) -> bool:
+    """Neither an id nor anything about a request."""
+    given = replace(request_of(arguments, arguments.name), project="", zone="")
+    elsewhere = (arguments.from_file, arguments.from_gcloud, arguments.from_recreate, arguments.ssh_key)
+    return given == CreateRequest("", "", "") and not any((*elsewhere, arguments.zones, arguments.accelerator_types))
+
+
+async def _list_races(arguments: argparse.Namespace) -> int:
+    async with Tower.open(context_of(arguments), watch=False) as tower:
+        found = PolicyStore(tower.journal).races(ended=0)
+    rows = [
+        {
+            "race": each.id,
+            "running": each.running,
+            "settling": each.settling,
+            "winner": each.winner,
+            "left_s": round(each.left_s),
+            "entries": [
+                {
+                    "name": part.request.name,
+                    "zone": part.request.zone,
+                    "type": part.request.shape,
+                    "state": part.state,
+                }
+                for part in each.parts
+            ],
+        }
+        for each in found
+    ]
+    if arguments.format == "json":
+        for row in rows:
+            print_json(row)
+    elif found:
+        print_table(
+            ("RACE", "RUNS", "LEFT", "ENTRIES"),
+            [
+                (
+                    str(each.id),
+                    "yes" if each.running else "no process",
+                    "decided" if each.settling else format_duration(each.left_s),
+                    ", ".join(f"{part.name} in {part.zone}" for part in each.entries),
+                )
+                for each in found
+            ],
+        )
+        for each in found:
+            if each.lost:
+                _say(f"nobody runs race {each.id}: `slicetower qr race --resume {each.id}` takes it up")
+    else:
+        print("No race is going on.", file=sys.stderr)
+    return ExitCode.OK
+
+
+async def _resume(arguments: argparse.Namespace, context: Context) -> int:
+    """Goes on with a race of the journal, in whatever state its process left it."""
+    if not _says_nothing(arguments):
+        raise OperatorError("--resume goes on with a race as it was begun.", "Leave out the id and its options.")
+    if not arguments.dry_run:
+        refuse_read_only(context, "race")
+    async with Tower.open(context, watch=False) as tower:
+        kept = PolicyStore(tower.journal).race(arguments.resume)
+        if kept is None or kept.ended:
+            raise OperatorError(
+                f"{'Race' if kept else 'There is no race'} {arguments.resume}{' is over' if kept else ''}.",
+                "`slicetower qr race` lists those that are not over.",
+            )
+        places = {entry.key[:2] for entry in kept.entries}
+        if not places <= set(context.places):
+            strange = ", ".join(sorted(zone for project, zone in places - set(context.places)))
+            raise OperatorError(
+                f"Race {kept.id} asks in {strange}, which this context does not have.",
+                "Give the context with which it was begun.",
+            )
+        for line in resume_lines(kept, await tower.refresh()):
+            _say(line)
+    if arguments.dry_run:
+        return ExitCode.OK
+    zones = tuple(dict.fromkeys(entry.zone for entry in kept.entries))
+    projects = {entry.project for entry in kept.entries}
+    if len(projects) == 1:
+        context = replace(context, project=projects.pop(), zones=zones, also=())
+    async with Tower.open(context) as tower:
+        recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say, limits=LimitStore(tower.journal))
+        runner = Race(recovery, PolicyStore(tower.journal), tower.watch, say=_say)
+        winner = await runner.resume(kept.id, arguments.timeout)
+        if winner is None:
+            _say(f"race {kept.id} was decided before: what lost is cancelled")
+            return ExitCode.OK
         tower.record(f"won the race in {winner.zone}", subject=winner.name)
         fleet = await tower.refresh()
         print_rows([item for item in fleet.queued_resources if item.key == winner.key], fleet, arguments.format)

@@ -126,7 +126,7 @@ async def cleanup(console: Console) -> None:
     if found.requests:
         await _send_deletes(console, found.requests)
         for race in races:
-            policies.end_race(race.id, "")
+            policies.drop_race(race.id)
     for each in found.orphans:
         if await delete_orphan(tower.client, each, NODE_TIMEOUT_S):
             console.note(

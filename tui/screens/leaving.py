@@ -9,6 +9,7 @@ from backend.costs import total
 from backend.model import DEAD_STATES, Fleet, QueuedResourceState
 from backend.runs.model import RunState
 from jobs import accelerators
+from tui.screens.confirm import Choice
 from tui.wording import count, fold
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def leaving_lines(
     keeps: Iterable[Keep] = (),
     wishes: Iterable[Intent] = (),
     forwards: Sequence[OpenForward] = (),
-    carried: Sequence[str] = (),
+    kept_here: Sequence[str] = (),
+    raced_here: Sequence[int] = (),
 ) -> list[str]:
     """One sentence each; none when nothing is left behind.
 
@@ -51,7 +53,8 @@ def leaving_lines(
         keeps: Policies that were not ended.
         wishes: Deletes and recreates that are not done.
         forwards: Ports that are open.
-        carried: What this console itself keeps or races for.
+        kept_here: Requests that this console keeps.
+        raced_here: Races that it runs.
     """
     active = [item for item in fleet.queued_resources if item.state == QueuedResourceState.ACTIVE]
     dead = [item for item in fleet.queued_resources if item.state in DEAD_STATES]
@@ -77,9 +80,17 @@ def leaving_lines(
     pending = [f"{each.kind.value} {each.name}" for each in wishes]
     if pending:
         lines.append(f"Wished and not done; it goes on when a console is open: {', '.join(pending)}.")
-    if carried:
-        lines.append(f"Carried out by this console alone, and ended with it: {fold(carried)}.")
-    idle = [each.name for each in keeps if not each.running]
+    if kept_here:
+        lines.append(
+            f"Kept by this console alone: {fold(kept_here)}. When it ends nobody makes it again;"
+            f" `slicetower qr keep {kept_here[0]}` goes on without a console."
+        )
+    for race in raced_here:
+        lines.append(
+            f"Race {race} is run by this console alone. When it ends, what it asked for waits, and may become ACTIVE and"
+            f" cost; `slicetower qr race --resume {race}` goes on without a console."
+        )
+    idle = [each.name for each in keeps if not each.running and each.name not in kept_here]
     if idle:
         lines.append(f"Kept by a policy that no process carries out (`slicetower qr keep`): {fold(idle)}.")
     living = [run for run in runs if run.state is RunState.RUNNING]
@@ -94,3 +105,23 @@ def leaving_lines(
         where = fold(f"port {each.ports.remote} of {each.worker.address}" for each in forwards)
         lines.append(f"{count(len(forwards), 'forward')} will be closed: {where}.")
     return lines
+
+
+def leaving_choices(carries: bool) -> tuple[Choice, ...]:
+    """The answers of the question; what the console carries out itself can be given up on the way."""
+    if not carries:
+        return (Choice("quit", "Quit", "primary"), Choice("no", "Stay"))
+    return (
+        Choice("quit", "Quit, they wait", "primary"),
+        Choice("give up", "Give them up and quit", "error"),
+        Choice("no", "Stay"),
+    )
+
+
+def left_words(kept: Sequence[str], raced: Sequence[int], undeleted: Sequence[str]) -> str:
+    """What the terminal says once the console is gone: how to go on without it."""
+    lines = [f"{name} is not kept now: slicetower qr keep {name}" for name in kept]
+    lines += [f"Race {race} waits: slicetower qr race --resume {race}" for race in raced]
+    if undeleted:
+        lines.append(f"Being deleted, not gone yet: {fold(undeleted)}. slicetower qr cleanup goes on with it.")
+    return "\n".join(lines)

@@ -11,11 +11,14 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Static
 
-from backend.cloud.policies import Keep, KeptRace
+from backend.cloud.kept_races import EntryState, KeptRace
+from backend.cloud.policies import Keep
 from backend.model import EventKind, Fleet
 from backend.outcomes import OperatorError
 from backend.sanitize import plain, plain_text
 from tui.actions import BY_ID, POLICIES, Action, bindings
+from tui.durations import format_duration
+from tui.race_words import resume_lines
 from tui.screens.base import TableScreen
 from tui.screens.confirm import Choice, Question
 from tui.widgets.live_table import LiveTable
@@ -59,24 +62,33 @@ def keep_row(keep: Keep, *, here: bool, said: str) -> Row:
 
 def race_rows(race: KeptRace, fleet: Fleet, *, here: bool, said: dict[tuple[str, str, str], str]) -> list[Row]:
     """A race, and below it each that was asked for with its state."""
-    won = race.winner.split("/")[-2:] if race.winner else []
-    if won:
-        last, who = f"won by {won[1]} in {won[0]}", Cell("won", token="outcome-ok", glyph="outcome-ok")
-    elif race.ended:
+    winner = race.winner_key
+    settled = race.settling or race.ended
+    if winner is not None:
+        last, who = f"won by {winner[2]} in {winner[1]}", Cell("won", token="outcome-ok", glyph="outcome-ok")
+    elif settled:
         last, who = "given up, or nobody could win", Cell("over", token="muted")
     else:
         who = HERE if here else ELSEWHERE if race.running else NOBODY
         last = "the first that is ACTIVE wins" if race.running or here else "what it asked for may wait for nobody"
-    if here and race.ended:
+    if settled and (here or race.running):
         who = Cell("cancelling", token="stale")
+    elif race.settling and race.lost:
+        who, last = NOBODY, f"{last}; what lost may not be cancelled"
     rows = [Row(("race", race.id), ("race", f"race {race.id}", "", who, f"{len(race.entries)} asked for", last))]
     if race.ended and not here:
         return rows
     present = {item.key: item for item in fleet.queued_resources}
-    for entry in race.entries:
+    for part in race.parts:
+        entry = part.request
         item = present.get(entry.key)
-        state: Cell | str = state_cell(item.state) if item is not None else Cell("not there", token="muted")
-        text = said.get(entry.key, "")
+        if part.state in (EntryState.REFUSED, EntryState.GONE):
+            state: Cell | str = Cell(part.state.value, token="outcome-failed")
+        elif item is not None:
+            state = state_cell(item.state)
+        else:
+            state = Cell("not asked for" if part.state is EntryState.NOT_ASKED else "not there", token="muted")
+        text = said.get(entry.key, "") or part.text
         cells = (
             Cell("  entry", token="muted"),
             entry.name,
@@ -176,8 +188,8 @@ class PoliciesScreen(TableScreen):
     def applies(self, action: Action) -> bool:
         match action.id:
             case "take-up":
-                keep = self.keep_here()
-                return keep is not None and not keep.running
+                keep, race = self.keep_here(), self.race_here()
+                return (keep is not None and not keep.running) or (race is not None and race.lost)
             case "give-up":
                 race = self.race_here()
                 return self.table.cursor_row is not None and (race is None or not race.ended)
@@ -211,8 +223,14 @@ class PoliciesScreen(TableScreen):
             )
         if (race := self.race_here()) is not None and not race.ended:
             if race.lost:
-                return f"Its process is gone. {give} deletes what it asked for and is not ACTIVE."
-            return f"{give} gives it up: everything that it asked for is deleted."
+                left = "" if race.settling else f" It has {format_duration(race.left_s)} left until it is given up."
+                return (
+                    f"Nobody runs race {race.id} now: {take} takes it up here; so does `slicetower qr race --resume"
+                    f" {race.id}`.{left}\n{give} deletes what it asked for and is not ACTIVE."
+                )
+            here = self.console.policies.races_here(race.id)
+            who = "This console runs it while it is open." if here else "Another process runs it."
+            return f"{who} {give} gives it up: everything that it asked for is deleted." if here else who
         if (wish := self.wish_here()) is not None:
             doing = "deleted until it is gone" if wish.kind.value == "delete" else "deleted, and then asked for again"
             words = f"{wish.name} in {wish.zone} is to be {doing}; this goes on while a console is open."
@@ -232,9 +250,12 @@ class PoliciesScreen(TableScreen):
         self.console.show_request(name.text if isinstance(name, Cell) else name)
 
     async def do_take_up(self) -> None:
-        keep = self.keep_here()
+        keep, race = self.keep_here(), self.race_here()
+        if race is not None:
+            await self._take_up_race(race)
+            return
         if keep is None:
-            raise OperatorError("Only a keep can be taken up.", "A race that nobody runs can be given up.")
+            raise OperatorError("Only a keep or a race can be taken up.", "The cursor is on neither.")
         if keep.running:
             raise OperatorError(f"{keep.name} is being kept already.")
         lines = [
@@ -249,6 +270,24 @@ class PoliciesScreen(TableScreen):
             self.console.policies.keep(keep)
             self._read_at = float("-inf")
 
+    async def _take_up_race(self, race: KeptRace) -> None:
+        if race.ended:
+            raise OperatorError(f"Race {race.id} is over.")
+        if race.running:
+            raise OperatorError(f"Race {race.id} is being run already.")
+        places = set(self.console.context.places)
+        strange = next((each.zone for each in race.entries if each.key[:2] not in places), "")
+        if strange:
+            raise OperatorError(
+                f"Race {race.id} asks in {strange} too, which this console does not watch.",
+                f"`slicetower qr race --resume {race.id}` takes it up without a console.",
+            )
+        lines = resume_lines(race, self.console.fleet)
+        choices = (Choice("yes", "Take it up", "primary"), Choice("no", "Leave it"))
+        if await self.console.push_screen_wait(Question(f"Run race {race.id} here?", lines, choices)) == "yes":
+            await self.console.policies.take_up(race)
+            self._read_at = float("-inf")
+
     async def do_give_up(self) -> None:
         keep, race, wish = self.keep_here(), self.race_here(), self.wish_here()
         policies = self.console.policies
@@ -261,6 +300,8 @@ class PoliciesScreen(TableScreen):
         elif race is not None:
             if race.ended:
                 raise OperatorError(f"Race {race.id} is over.")
+            if race.running and not policies.races_here(race.id):
+                raise OperatorError(f"Another process runs race {race.id}.", "End that one: it cancels its entries.")
             lines = [f"{entry.name} in {entry.zone}" for entry in race.entries]
             lines.append("What is ACTIVE stays." if race.lost else "All of them are deleted.")
             if await self._sure(f"Give race {race.id} up?", lines, "Give it up"):

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from backend.cloud.cautions import warnings
 from backend.cloud.gcloud_flags import parse_duration
+from backend.cloud.kept_races import RACE_TIMEOUT_S
 from backend.cloud.policies import FAILURE_BUDGET, PREEMPTION_BUDGET, Keep
-from backend.cloud.race import RACE_TIMEOUT_S, candidates
+from backend.cloud.race import candidates
 from backend.cloud.requests import CreateRequest
 from backend.cloud.validation import problems
 from backend.model import QueuedResource
@@ -158,7 +159,10 @@ class RaceFormScreen(PlanForm):
         self.require_right()
         entries = list(self._entries)
         lines = [f"{entry.name} in {entry.zone}: {entry.node_count} × {entry.shape}" for entry in entries]
-        lines.append("It goes on while this console is open; left before that, all are deleted.")
+        lines.append(
+            "It goes on while this console is open. Left before that, it waits, and so does what it asked for:"
+            " `slicetower qr race --resume` takes it up without a console."
+        )
         choices = (Choice("yes", "Begin", "primary"), Choice("no", "Back"))
         if await self.console.push_screen_wait(Question("Race for these?", lines, choices)) != "yes":
             return

@@ -16,7 +16,8 @@ import pytest
 from backend.cloud.client import CloudClient
 from backend.cloud.intents import IntentStore
 from backend.cloud.keep import Keeper, Step, decide, pause_s
-from backend.cloud.policies import LEASE_S, Keep, PolicyStore
+from backend.cloud.kept_races import LEASE_S, EntryState
+from backend.cloud.policies import Keep, PolicyStore
 from backend.cloud.race import Race
 from backend.cloud.recover import Recovery
 from backend.cloud.requests import CreateRequest
@@ -242,11 +243,16 @@ def test_a_race_whose_process_was_killed_is_found_again(tmp_path: Path) -> None:
     now = [1000.0]
     journal = Journal.open(tmp_path / "j.db")
     store = PolicyStore(journal, clock=lambda: now[0])
-    race = store.start_race(entries("us-west4-a", "us-east5-a"))
+    race = store.start_race(entries("us-west4-a", "us-east5-a", "us-central2-b"))
+    first, second, _ = store.races()[0].parts
+    assert store.ask_entry(race, first)
+    store.note_entry(second, EntryState.MADE)
     assert store.lost_races() == []
     now[0] += LEASE_S + 1
     (lost,) = store.lost_races()
-    assert [entry.zone for entry in lost.entries] == ["us-west4-a", "us-east5-a"]
-    store.end_race(race, "")
+    assert [entry.zone for entry in lost.entries] == ["us-west4-a", "us-east5-a"], (
+        "what was never asked for is nobody's"
+    )
+    assert store.drop_race(race)
     assert store.lost_races() == []
     journal.close()

@@ -19,6 +19,8 @@ from backend.outcomes import ExitCode
 from tests.simulator import ROOT, Simulator, SimulatorFactory, own_environment
 from tests.tui.cli.qr_world import GOOD, Run, sent
 
+ZONES = ("us-west4-a", "us-east5-a")
+
 
 def test_cleanup_deletes_the_dead_alone(run: Run, simulators: SimulatorFactory) -> None:
     world = simulators(fresh=True)
@@ -123,6 +125,55 @@ def test_a_race_ended_by_ctrl_c_exits_130_and_leaves_nothing(
     assert run(world, "qr", "list", "--format=json").out == ""
 
 
+def test_a_race_that_was_killed_is_listed_and_taken_up_by_another_process(
+    run: Run, simulators: SimulatorFactory, tmp_path: Path
+) -> None:
+    world = simulators(scenario="empty", fresh=True)
+    for zone in ZONES:
+        world.inject("capacity", zone, "v5litepod", "0")
+    command = ["qr", "race", "runner", f"--zones={','.join(ZONES)}", *GOOD[:2]]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tui.cli.main", "--context-file", str(world.context_file), *command],
+        cwd=ROOT,
+        env={**own_environment(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while len(run(world, "qr", "list", "--format=json").lines) < 2:
+            assert time.monotonic() < deadline, "the race asked for nothing"
+            assert process.poll() is None
+        early = run(world, "qr", "race", "--resume", "1")
+        assert (early.code, "run by another process" in early.err) == (ExitCode.USAGE, True), early.err
+    finally:
+        process.kill()
+        process.wait()
+    made = {line["zone"]: line["created_at"] for line in run(world, "qr", "list", "--format=json").lines}
+    journal = Journal.open(tmp_path / "state" / "slicetower" / "journal.db")
+    with journal.transaction() as connection:
+        connection.execute("UPDATE races SET alive_at = alive_at - 60, ends_at = ends_at - 60")
+    journal.close()
+    (listed,) = run(world, "qr", "race", "--format=json").lines
+    assert (listed["race"], listed["running"]) == (1, False)
+    assert [entry["zone"] for entry in listed["entries"]] == list(ZONES)
+    assert "`slicetower qr race --resume 1` takes it up" in run(world, "qr", "race").err
+    refused = run(world, "qr", "race", "again", "--resume", "1")
+    assert (refused.code, "as it was begun" in refused.err) == (ExitCode.USAGE, True)
+    dry = run(world, "qr", "race", "--resume", "1", "--dry-run")
+    assert (dry.code, "runner in us-east5-a: WAITING_FOR_RESOURCES" in dry.err) == (ExitCode.OK, True), dry.err
+    world.inject("capacity", "us-east5-a", "v5litepod", "1000")
+    done = run(world, "qr", "race", "--resume", "1", "--format=json")
+    assert done.code == ExitCode.OK, done.err
+    (winner,) = done.lines
+    assert (winner["zone"], winner["state"]) == ("us-east5-a", "ACTIVE")
+    left = run(world, "qr", "list", "--format=json").lines
+    assert [(line["zone"], line["created_at"]) for line in left] == [("us-east5-a", made["us-east5-a"])]
+    assert run(world, "qr", "race", "--resume", "1").code == ExitCode.USAGE
+    assert run(world, "qr", "race", "--resume", "7").code == ExitCode.USAGE
+
+
 def test_cleanup_finds_what_a_killed_race_left_waiting(
     run: Run, simulators: SimulatorFactory, tmp_path: Path
 ) -> None:
@@ -131,7 +182,8 @@ def test_cleanup_finds_what_a_killed_race_left_waiting(
     assert run(world, "qr", "create", "zombie", *GOOD).code == ExitCode.OK
     journal = Journal.open(tmp_path / "state" / "slicetower" / "journal.db")
     entry = CreateRequest("zombie", "demo-project", "us-west4-a", "v5litepod-16")
-    PolicyStore(journal, clock=lambda: time.time() - 3600).start_race([entry])
+    store = PolicyStore(journal, clock=lambda: time.time() - 3600)
+    assert store.ask_entry(store.start_race([entry]), store.races()[0].parts[0])
     journal.close()
     done = run(world, "qr", "cleanup", "--yes", "--format=json")
     assert done.code == ExitCode.OK, done.err
