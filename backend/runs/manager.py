@@ -13,7 +13,7 @@ from backend.outcomes import OperatorError, Outcome
 from backend.runs.driving import UNREACHED_TEXT, RunDriving, where_of
 from backend.runs.fanout import Phase, WorkerResult
 from backend.runs.live import Run, new_results, now
-from backend.runs.model import RunPlan, RunRecord, RunRequest, RunState, StopReport
+from backend.runs.model import RunHead, RunPlan, RunRecord, RunRequest, RunState, StopReport
 from backend.runs.plan import make_plan
 from backend.runs.store import new_run_id
 from backend.sanitize import plain
@@ -29,9 +29,6 @@ CATCH_UP_S = 20.0
 """For a look at a run that lives on its workers: all of them asked, and their news fetched."""
 
 GONE_TEXT = "Its end was not seen; it was stopped afterwards, and none of its processes is left."
-
-REOPEN_LIMIT = 10_000
-"""Runs among which one is looked for by its exact id."""
 
 
 class RunManager(RunDriving):
@@ -107,10 +104,12 @@ class RunManager(RunDriving):
 
         What its logs hold stays: the new workers' output comes after it.
         """
-        found = [record for record in self.store.history(limit=REOPEN_LIMIT) if record.id == run_id]
-        if not found or found[0].state is not RunState.ENDED or run_id in self.active:
+        if not self.store.has(run_id) or run_id in self.active:
             return False
-        fresh = [WorkerResult(worker) for worker in found[0].workers]
+        record = self.store.get(run_id)
+        if record.state is not RunState.ENDED:
+            return False
+        fresh = [WorkerResult(worker) for worker in record.workers]
         self.store.update(run_id, enumerate(fresh))
         self.store.set_state(run_id, RunState.DETACHED, None)
         return True
@@ -293,6 +292,11 @@ class RunManager(RunDriving):
         """The newest runs first, as they are: one whose console is gone is not called running."""
         self.close_abandoned()
         return self.store.history(limit=limit)
+
+    def heads(self, *, limit: int = 200) -> list[RunHead]:
+        """The same without their workers, for lists."""
+        self.close_abandoned()
+        return self.store.heads(limit=limit)
 
     def close_abandoned(self) -> None:
         """What runs in the record and is held by no process any more: whoever drives a run holds its lock until it dies.

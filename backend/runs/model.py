@@ -120,3 +120,20 @@ class RunRecord:
         for result in self.results:
             counts[result.outcome] = counts.get(result.outcome, 0) + 1
         return counts
+
+
+@dataclass(frozen=True, slots=True)
+class RunHead:
+    """A run of the journal without its workers: what a list of many runs needs."""
+
+    id: str
+    request: RunRequest
+    state: RunState
+    started_at: datetime
+    ended_at: datetime | None
+    note: str
+    size: int
+    """Workers."""
+    summary: Mapping[Outcome, int]
+    phases: Mapping[str, int]
+    """What its workers are at: the outcome of those that ended, the phase of the others."""

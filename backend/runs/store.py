@@ -16,7 +16,7 @@ from backend import sqlite
 from backend.model import Event
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.fanout import Phase, WorkerResult
-from backend.runs.model import RunRecord, RunRequest, RunState
+from backend.runs.model import RunHead, RunRecord, RunRequest, RunState
 from backend.runs.sightings import Sighting, from_record
 from backend.sanitize import plain
 from backend.ssh.scripts import storable
@@ -119,6 +119,8 @@ class RunStore:
     def __init__(self, journal: RunJournal) -> None:
         self._path = journal.path
         self._connection = journal.connection
+        self._heads: dict[str, tuple[tuple[object, ...], RunHead]] = {}
+        """Of runs that have ended, with what they were read from: they are counted once."""
         journal.migrate("runs", STEPS)
 
     def create(self, record: RunRecord) -> None:
@@ -199,6 +201,44 @@ class RunStore:
     def history(self, *, limit: int = 200) -> list[RunRecord]:
         """The newest runs first."""
         return [self._read(run_id) for run_id in self._ids("ORDER BY started_at DESC LIMIT ?", (limit,))]
+
+    def heads(self, *, limit: int = 200) -> list[RunHead]:
+        """The newest runs first, without their workers: cheap however many those are, and cheaper when asked again."""
+        rows = self._connection.execute(
+            "SELECT id, state, note, started_at, ended_at FROM runs ORDER BY started_at DESC LIMIT ?", (limit,)
+        ).fetchall()
+        known, self._heads = self._heads, {}
+        found = []
+        for row in rows:
+            kept = known.get(row[0])
+            head = kept[1] if kept is not None and kept[0] == row else self._head(*row)
+            if head.state is RunState.ENDED:
+                self._heads[head.id] = (row, head)
+            found.append(head)
+        return found
+
+    def _head(self, run_id: str, state: str, note: str, started_at: float, ended_at: float | None) -> RunHead:
+        request = self._connection.execute("SELECT request FROM runs WHERE id = ?", (run_id,)).fetchone()[0]
+        summary: dict[Outcome, int] = {}
+        phases: dict[str, int] = {}
+        for outcome, phase, number in self._connection.execute(
+            "SELECT outcome, phase, count(*) FROM run_workers WHERE run = ? GROUP BY outcome, phase ORDER BY min(place)",
+            (run_id,),
+        ):
+            word = phase if outcome == Outcome.PENDING else outcome.replace("_", " ")
+            summary[Outcome(outcome)] = summary.get(Outcome(outcome), 0) + number
+            phases[word] = phases.get(word, 0) + number
+        return RunHead(
+            id=run_id,
+            request=_load(request),
+            state=RunState(state),
+            started_at=datetime.fromtimestamp(started_at, UTC),
+            ended_at=_moment(ended_at),
+            note=note,
+            size=sum(summary.values()),
+            summary=summary,
+            phases=phases,
+        )
 
     def open_runs(self) -> list[RunRecord]:
         """Every run that was not seen to end, oldest first."""

@@ -205,6 +205,25 @@ async def test_the_list_of_runs_holds_ended_runs_of_another_session(
         await driven.shows("kept for later", "train-a/0/0-3")
 
 
+async def test_the_list_of_runs_shows_the_one_under_the_cursor_and_how_its_first_failure_ended(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        await ended(driven, await started(driven, "run train-a/0 -- echo all is well"))
+        await driven.press("1")
+        command = "case $(hostname) in *w-2) echo it is broken; exit 7;; esac"
+        await ended(driven, await started(driven, "run train-a", command=command, shell="yes"))
+        await driven.press("4")
+        await driven.shows("8 workers: train-a/0-1/0-3", "first failure: train-a/", "exit 7", "it is broken")
+        await driven.press("j")
+        await driven.shows("4 workers: train-a/0/0-3", "the last lines of train-a/0/0", "all is well")
+        assert "it is broken" not in driven.text
+        await driven.press("slash")
+        await driven.write("no such run")
+        await driven.press("enter")
+        await driven.until(lambda: "the last lines" not in driven.text, "the detail to go with the last row")
+
+
 async def test_a_read_only_console_runs_nothing(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ def target_offers(console: Console) -> list[Offer]:
 def command_requests(console: Console) -> dict[str, RunRequest]:
     """Commands that were run, the newest first, each once with its policies."""
     found: dict[str, RunRequest] = {}
-    for record in console.require_tower().runs.history(limit=HISTORY_RUNS):
+    for record in console.require_tower().runs.heads(limit=HISTORY_RUNS):
         if record.request.kind == "command" and record.request.argv[:2] != ("/bin/sh", "-c"):
             found.setdefault(record.request.title or " ".join(record.request.argv), record.request)
     return found

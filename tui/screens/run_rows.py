@@ -73,13 +73,17 @@ def heat(results: Iterable[WorkerResult]) -> list[HeatSlice]:
     return [HeatSlice(label, tuple(tokens)) for label, tokens in slices.items()]
 
 
-def progress_words(results: Iterable[WorkerResult]) -> str:
+def phase_counts(results: Iterable[WorkerResult]) -> Counter[str]:
     """How many are where: outcomes of those that ended, of the others what they are at."""
-    found = Counter(
+    return Counter(
         result.phase.value if result.outcome is Outcome.PENDING else result.outcome.value.replace("_", " ")
         for result in results
     )
-    return ", ".join(f"{number} {word}" for word, number in found.items())
+
+
+def progress_words(results: Iterable[WorkerResult]) -> str:
+    """The same in words."""
+    return ", ".join(f"{number} {word}" for word, number in phase_counts(results).items())
 
 
 def _tail(path: Path) -> bytes:

@@ -5,27 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
+from textual.containers import Vertical
 from textual.widget import Widget
 
 from backend.outcomes import OperatorError, Outcome
-from backend.runs.model import RunRecord, RunState
+from backend.runs.model import RunHead, RunState
 from tui.actions import BY_ID, RUNS, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
+from tui.screens.run_detail import RunDetail, last_lines, speaker
 from tui.screens.run_questions import ask_note, ask_stop, note_words
-from tui.screens.run_rows import fold_targets, progress_words
+from tui.screens.run_rows import fold_targets, phase_counts
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.wording import count, utc_now
 
 if TYPE_CHECKING:
+    from backend.runs.fanout import WorkerResult
     from backend.runs.manager import Run
+    from backend.targets import WorkerRef
 
 EVERY_RUN = 2**31
 """As a limit: no limit."""
@@ -35,27 +39,28 @@ COLUMNS = (
     Column("workers", "WORKERS", width=7, align="right", priority=2),
     Column("outcome", "OUTCOMES", min_width=10, max_width=40),
     Column("time", "TIME", width=8, priority=3),
-    Column("command", "COMMAND", min_width=12, max_width=200, flex=1),
+    Column("command", "COMMAND", min_width=24, max_width=200, flex=1),
     Column("note", "NOTE", min_width=4, max_width=40, priority=0),
-    Column("id", "RUN", min_width=6, max_width=24, priority=1),
+    Column("id", "RUN", min_width=6, max_width=24, priority=4),
 )
 STATE_TOKENS = {RunState.RUNNING: "state-provisioning", RunState.DETACHED: "state-waiting", RunState.ENDED: "muted"}
 
 
-def outcome_words(item: Run | RunRecord) -> Cell:
+def outcome_words(item: Run | RunHead) -> Cell:
     """`8 ok`, `7 running, 1 failed`: bad news coloured."""
     summary = item.summary
     text = ", ".join(f"{number} {outcome.replace('_', ' ')}" for outcome, number in summary.items())
     if item.state is RunState.RUNNING:
-        text = progress_words(item.results)
+        phases = item.phases if isinstance(item, RunHead) else phase_counts(item.results)
+        text = ", ".join(f"{number} {word}" for word, number in phases.items())
     bad = any(outcome not in (Outcome.OK, Outcome.PENDING, Outcome.NOT_STARTED) for outcome in summary)
     return Cell(text, token="outcome-failed" if bad else "")
 
 
-def row(item: Run | RunRecord, now: datetime, note: str = "") -> Row:
+def row(item: Run | RunHead, now: datetime, note: str = "") -> Row:
     """One run, live or kept, with the operator's words on it."""
     took = ((item.ended_at or now) - item.started_at).total_seconds()
-    size = len(item.workers)
+    size = item.size if isinstance(item, RunHead) else len(item.workers)
     command = item.request.title or " ".join(item.request.argv)
     return Row(
         item.id,
@@ -90,22 +95,75 @@ class RunsScreen(TableScreen):
     BINDINGS: ClassVar = bindings(RUNS)
     crumb = "runs"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._items: dict[str, Run | RunHead] = {}
+        self._notes: dict[str, str] = {}
+        self._shown: tuple[object, ...] | None = None
+        """Which state of which run the detail shows."""
+        self._results: Sequence[WorkerResult] = ()
+        self._lines: list[str] | None = None
+        """The end of the log that the detail shows; None while it is read."""
+
     def compose_body(self) -> Iterable[Widget]:
-        yield LiveTable(COLUMNS, id="table", empty="Nothing was run yet. x on workers runs a command.")
+        with Vertical(id="runs"):
+            yield LiveTable(COLUMNS, id="table", empty="Nothing was run yet. x on workers runs a command.")
+            yield RunDetail(id="run-detail")
 
     def tick(self) -> None:
         tower = self.console.tower
         if tower is None:
             return
         live = {run.id: run for run in self.console.live_runs()}
-        records = tower.runs.history()
-        items: list[Run | RunRecord] = list(live.values())
+        records = tower.runs.heads()
+        items: list[Run | RunHead] = list(live.values())
         items += [record for record in records if record.id not in live]
         # A living run is only on screen: its words are in its record.
-        notes = {record.id: note_words(record.note, tower.runs.audit.tags(record.id)) for record in records}
+        self._notes = {record.id: note_words(record.note, tower.runs.audit.tags(record.id)) for record in records}
         now = utc_now()
         newest_first = sorted(items, key=lambda item: item.started_at, reverse=True)
-        self.table.set_rows([row(item, now, notes.get(item.id, "")) for item in newest_first])
+        self._items = {item.id: item for item in newest_first}
+        self.table.set_rows([row(item, now, self._notes.get(item.id, "")) for item in newest_first])
+        self._show_detail()
+
+    @on(LiveTable.RowHighlighted)
+    def _show_detail(self) -> None:
+        """The run of the cursor; its last lines are read anew when it has changed."""
+        found = self.table.cursor_row
+        item = self._items.get(str(found.key)) if found is not None else None
+        pane = self.query_one(RunDetail)
+        pane.display = item is not None
+        if item is None:
+            return
+        state = (item.id, item.phases if isinstance(item, RunHead) else item.version, self._notes.get(item.id, ""))
+        if state == self._shown:
+            return
+        if self._shown is None or self._shown[0] != item.id:
+            self._lines = None
+        self._shown = state
+        self._results = self._results_of(item)
+        if not self._results:
+            pane.display = False
+            return
+        said = speaker(self._results)
+        self.background(self._read_end(item.id, said.worker), group="end of log", title="read the end of a log")
+        self._draw_detail(item)
+
+    def _draw_detail(self, item: Run | RunHead) -> None:
+        self.query_one(RunDetail).show(item.request, self._results, self._notes.get(item.id, ""), self._lines)
+
+    def _results_of(self, item: Run | RunHead) -> Sequence[WorkerResult]:
+        if isinstance(item, RunHead):
+            return self.console.require_tower().runs.store.results(item.id)
+        return item.results
+
+    async def _read_end(self, run_id: str, worker: WorkerRef) -> None:
+        path = self.console.require_tower().runs.logs.path(run_id, worker.file_stem)
+        lines = await asyncio.to_thread(last_lines, path)
+        item = self._items.get(run_id)
+        if item is not None and self._shown is not None and self._shown[0] == run_id:
+            self._lines = lines
+            self._draw_detail(item)
 
     @on(LiveTable.RowActivated)
     def _activated(self) -> None:

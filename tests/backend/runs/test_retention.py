@@ -147,3 +147,32 @@ def test_tags_are_words_added_once_and_removed(kept: Kept) -> None:
         with pytest.raises(OperatorError, match="no tag"):
             kept.audit.tag("x", ["fine", text])
     assert kept.audit.tags("x") == ("one",)
+
+
+def test_a_list_of_many_runs_counts_their_workers_without_reading_them_and_ended_ones_once(kept: Kept) -> None:
+    kept.add("20261101-000000-aaaa", 29)
+    kept.add("20261129-000000-bbbb", 1, Outcome.FAILED)
+    kept.add("20261130-000000-cccc", 0, Outcome.PENDING, RunState.RUNNING)
+    asked: list[str] = []
+    kept.store._connection.set_trace_callback(asked.append)
+    heads = kept.store.heads()
+    assert [(head.id[-4:], head.size, dict(head.summary)) for head in heads] == [
+        ("cccc", 1, {Outcome.PENDING: 1}),
+        ("bbbb", 1, {Outcome.FAILED: 1}),
+        ("aaaa", 1, {Outcome.OK: 1}),
+    ]
+    counts = sum("run_workers" in statement for statement in asked)
+    assert counts == 3
+    assert not any("SELECT worker" in statement for statement in asked)
+    asked.clear()
+    assert kept.store.heads() == heads
+    assert sum("run_workers" in statement for statement in asked) == 1, "only the one that has not ended"
+    kept.store.set_note("20261129-000000-bbbb", "why")
+    kept.store.update(
+        "20261130-000000-cccc", [(0, WorkerResult(kept.store.results("20261130-000000-cccc")[0].worker, Outcome.OK))]
+    )
+    again = kept.store.heads(limit=2)
+    assert [(head.note, dict(head.summary)) for head in again] == [
+        ("", {Outcome.OK: 1}),
+        ("why", {Outcome.FAILED: 1}),
+    ]
