@@ -1,8 +1,8 @@
-"""What was seen and kept over time: costs and waits."""
+"""What was seen and kept over time: costs, waits, and old runs that go."""
 
 from __future__ import annotations
 
-from tui.action_model import COSTS, MAIN, Action, Group, on
+from tui.action_model import COSTS, MAIN, PRUNE, RUNS, Action, Confirm, Group, on
 
 HISTORY_ACTIONS: tuple[Action, ...] = (
     Action(
@@ -20,6 +20,29 @@ HISTORY_ACTIONS: tuple[Action, ...] = (
         "Count a shorter time: 30, 7 days or 1.",
         on(COSTS),
         hint=4,
+    ),
+    Action(
+        "prune",
+        ("X",),
+        "clean up",
+        "Remove old runs with their logs, by age and number, after a list of what would go; never one that may still run.",
+        on(RUNS),
+        Group.DANGER,
+        hint=10,
+        changes=True,
+        confirm=Confirm.TYPED,
+        words=("prune",),
+    ),
+    Action(
+        "remove-old",
+        ("X",),
+        "remove",
+        "Remove the runs that are listed as old, or the marked ones of them, with their logs.",
+        on(PRUNE),
+        Group.DANGER,
+        hint=2,
+        changes=True,
+        confirm=Confirm.TYPED,
     ),
     Action(
         "go.costs",

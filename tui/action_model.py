@@ -13,6 +13,7 @@ MESHES, COMPARE, SWEEP, SWEEP_FORM = "meshes", "compare", "sweep", "sweep form"
 PREFLIGHT, RUN_PLOT, READINGS = "preflight", "run plot", "readings"
 CHECK, FREE, COPIES, FORWARDS, POLICIES = "check", "free", "copies", "forwards", "policies"
 COSTS, COST_STATES, WAITS = "costs", "cost states", "waits"
+PRUNE_FORM, PRUNE = "prune form", "prune"
 SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM = "setup form", "copy form", "keep form", "race form"
 CHECK_FORM, FREE_FORM = "check form", "free form"
 
@@ -31,6 +32,7 @@ MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVE
     COSTS,
     COST_STATES,
     WAITS,
+    PRUNE,
 }
 """Screens that fill the terminal and are not forms: single letters are verbs there."""
 RUN_GROUPS = "run groups"
@@ -38,6 +40,7 @@ RUN_GROUPS = "run groups"
 FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM, SWEEP_FORM, SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM}) | {
     CHECK_FORM,
     FREE_FORM,
+    PRUNE_FORM,
 }
 """Forms that fill the terminal: letters are typed there, verbs are control and function keys."""
 FORMS = FULL_FORMS | {DIALOG}
@@ -51,6 +54,7 @@ TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEE
     COSTS,
     COST_STATES,
     WAITS,
+    PRUNE,
 }
 TEXTS = frozenset({LOGS, RUN, BENCH, RUN_PLOT, PREFLIGHT})
 EVERY = MAIN | FORMS | {RUN_GROUPS}

@@ -9,6 +9,7 @@ from tui.action_model import (
     FORWARDS,
     FREE,
     MAIN,
+    PRUNE,
     RUN,
     WORKERS,
     Action,
@@ -98,7 +99,7 @@ TOOL_ACTIONS: tuple[Action, ...] = (
         changes=True,
         confirm=Confirm.TYPED,
     ),
-    Action("break-off", ("Z",), "cancel", "Cancel what is going on here.", on(CHECK, FREE, COPIES), hint=3),
+    Action("break-off", ("Z",), "cancel", "Cancel what is going on here.", on(CHECK, FREE, COPIES, PRUNE), hint=3),
     Action("close-forward", ("X",), "close", "Close this forward.", on(FORWARDS), hint=2),
     Action(
         "go.forwards",

@@ -64,6 +64,22 @@ def plan_prune(
         raise OperatorError("Which runs may go was not said.", "Write --older-than 30d, --keep 100, or both.")
     if keep is not None and keep < 0:
         raise OperatorError(f"{keep} runs can't be kept.", "Write --keep with 0 or more.")
+    old, may_run = choose(records, older_than_s=older_than_s, keep=keep, unknown=unknown, now=now)
+    return PrunePlan(
+        tuple(OldRun(record, size_of(runs_folder(paths.runs_dir, record.id))) for record in old),
+        tuple(record.id for record in may_run),
+    )
+
+
+def choose(
+    records: Iterable[RunRecord],
+    *,
+    older_than_s: float | None = None,
+    keep: int | None = None,
+    unknown: bool = False,
+    now: datetime | None = None,
+) -> tuple[list[RunRecord], list[RunRecord]]:
+    """Those that may go, and those that are old enough and stay, as `plan_prune` chooses them; no file is looked at."""
     now = now or datetime.now(UTC)
     old, may_run = [], []
     newest_first = sorted(records, key=lambda record: record.started_at, reverse=True)
@@ -74,10 +90,10 @@ def plan_prune(
             continue
         uncertain = any(result.outcome in (Outcome.UNKNOWN, Outcome.PENDING) for result in record.results)
         if record.state is not RunState.ENDED or (uncertain and not unknown):
-            may_run.append(record.id)
+            may_run.append(record)
         else:
-            old.append(OldRun(record, size_of(runs_folder(paths.runs_dir, record.id))))
-    return PrunePlan(tuple(old), tuple(may_run))
+            old.append(record)
+    return old, may_run
 
 
 def runs_folder(runs_dir: Path, run_id: str) -> Path:
@@ -88,6 +104,38 @@ def runs_folder(runs_dir: Path, run_id: str) -> Path:
 def size_of(folder: Path) -> int:
     """Bytes of the files in a folder; 0 where there is none."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
+
+
+def remove_logs(run: OldRun, paths: Paths) -> bool:
+    """Removes the logs of one run; False where another console drives or reads it: then all of it stays. For any thread.
+
+    Raises:
+        OperatorError: The folder can't be removed.
+    """
+    folder = runs_folder(paths.runs_dir, run.record.id)
+    lock = RunLock(folder / "lock")
+    if not lock.take():
+        return False
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise OperatorError(
+            f"{folder} can't be removed: {error.strerror}.", "Make it writable; the other runs are untouched."
+        ) from error
+    finally:
+        lock.release()
+    return True
+
+
+def is_old_still(run: OldRun, store: RunStore) -> bool:
+    """Whether a run is there yet and as ended as when it was chosen: a job may have been taken up again meanwhile."""
+    return store.has(run.record.id) and store.get(run.record.id).state is RunState.ENDED
+
+
+def forget(run: OldRun, store: RunStore, audit: RunAudit) -> None:
+    """Drops the record of a run whose logs are removed, and what was noted of it."""
+    store.delete(run.record.id)
+    audit.forget(run.record.id)
 
 
 def prune(runs: Iterable[OldRun], store: RunStore, audit: RunAudit, paths: Paths) -> list[str]:
@@ -101,19 +149,8 @@ def prune(runs: Iterable[OldRun], store: RunStore, audit: RunAudit, paths: Paths
     """
     stayed = []
     for each in runs:
-        folder = runs_folder(paths.runs_dir, each.record.id)
-        lock = RunLock(folder / "lock")
-        if not lock.take():
+        if is_old_still(each, store) and remove_logs(each, paths):
+            forget(each, store, audit)
+        else:
             stayed.append(each.record.id)
-            continue
-        try:
-            shutil.rmtree(folder)
-        except OSError as error:
-            raise OperatorError(
-                f"{folder} can't be removed: {error.strerror}.", "Make it writable; the other runs are untouched."
-            ) from error
-        finally:
-            lock.release()
-        store.delete(each.record.id)
-        audit.forget(each.record.id)
     return stayed

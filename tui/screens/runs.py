@@ -210,6 +210,11 @@ class RunsScreen(TableScreen):
         await asyncio.to_thread(write_lines, file, rows)
         self.console.say(f"Wrote {count(len(rows), 'line')} to {file}.")
 
+    def do_prune(self) -> None:
+        from tui.screens.prune import PruneFormScreen
+
+        self.console.push_screen(PruneFormScreen())
+
     async def do_stop(self) -> None:
         run = self.chosen_run()
         if run.state is RunState.ENDED:

@@ -168,6 +168,32 @@ async def late_one(driven: FixedConsole) -> None:
     await driven.press("V")
 
 
+async def old_runs(driven: FixedConsole, age: str = "1h") -> None:
+    """The form of what may go, with an age that finds some of the fixed runs."""
+    await driven.settle()
+    await driven.press("4", "X")
+    await driven.shows("older than")
+    await driven.press("ctrl+u")
+    await driven.write(age)
+
+
+async def old_and_listed(driven: FixedConsole, age: str) -> None:
+    await old_runs(driven, age)
+    await driven.press("ctrl+r")
+
+
+async def prune(driven: FixedConsole) -> None:
+    await old_runs(driven, "30m")
+    await driven.press("ctrl+r")
+    await driven.shows("would go")
+
+
+async def confirm_prune(driven: FixedConsole) -> None:
+    await prune(driven)
+    await driven.settle()
+    await driven.press("X")
+
+
 async def costs_of(driven: FixedConsole, name: str) -> None:
     await driven.shows("train-a")
     await driven.press("dollar_sign")
@@ -230,6 +256,10 @@ SCENES = (
     Scene("costs-states", lambda driven: costs_of(driven, "train-a"), ("WAITING_FOR_RESOURCES", "59.2 chip-hours")),
     Scene("waits", keys("percent_sign"), ("MEDIAN", "longer than any"), client(fleet=(*facts.FLEET, facts.LATE))),
     Scene("waits-now", late_one, ("late-g", "AGAINST", "big-c"), client(fleet=(*facts.FLEET, facts.LATE))),
+    Scene("prune-form", old_runs, ("would go", "ctrl+r lists them")),
+    Scene("prune", prune, ("goes", "3 runs with")),
+    Scene("prune-none", lambda driven: old_and_listed(driven, "9d"), ("No run ended more than",)),
+    Scene("confirm-prune", confirm_prune, ("Type 3", "nothing on workers")),
     Scene("help", on_train("question_mark"), ("help: fleet", "Go into")),
     Scene("palette", palette, ("bench",), again=palette_again),
     Scene("command-line", typing, ("run train-a",)),

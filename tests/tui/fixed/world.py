@@ -59,7 +59,7 @@ CONTEXT = Context(
 
 STILL = 4
 """So many looks in a row must be alike."""
-PASSING = frozenset({"group", "verdict", "describe", "survey", "offers", "operations"}) | {"costs", "waits"}
+PASSING = frozenset({"group", "verdict", "describe", "survey", "offers", "operations"}) | {"costs", "waits", "work"}
 """Work of screens that ends by itself, and then changes what they show."""
 
 
@@ -293,7 +293,7 @@ async def fixed_console(
     app = SliceTower(context, settings, console_log=home / "console.log")
     for module in (
         *("fleet", "workers", "run", "runs", "operations", "deeds", "logs", "check", "forwards"),
-        *("costs", "waits"),
+        *("costs", "waits", "prune"),
     ):
         __import__(f"tui.screens.{module}")
     answer_tools(monkeypatch)
