@@ -36,7 +36,6 @@ __all__ += ["all_types", "find", "from_topology", "generation", "near_names", "p
 
 CHIPS_PER_WORKER = 4
 """Chips of a TPU VM of a multi-host slice, for every generation."""
-MINIMUM_MULTISLICE_GENERATION = "v4"
 MAXIMUM_SLICES = 256
 """Slices of one queued resource at most (Multislice introduction)."""
 NEAR_NAMES = 4
@@ -60,10 +59,6 @@ class Accelerator:
     def devices(self) -> int:
         """JAX devices of a slice."""
         return self.chips * self.generation.devices_per_chip
-
-    @property
-    def cores(self) -> int:
-        return self.chips * self.generation.cores_per_chip
 
     @property
     def dimensions(self) -> tuple[int, ...]:

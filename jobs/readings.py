@@ -121,13 +121,11 @@ class ReadingParser:
                 return found
         return None
 
-    def feed_line(self, line: str) -> Reading | None:
-        """The reading of this line, or None. Never raises, whatever the line."""
-        found = self.feed(line)
-        return found[-1] if found else None
-
     def feed(self, line: str) -> list[Reading]:
-        """As `feed_line`; upstream's list of timings gives several at once. A `\\r` bar is read in each segment."""
+        """The readings of this line. Never raises, whatever the line.
+
+        Upstream's list of timings gives several at once; a `\\r` bar is read in each segment.
+        """
         found: list[Reading] = []
         for segment in line.rstrip("\r\n").split("\r"):
             text = segment[:LINE_LIMIT]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from jobs.generations import GREATEST_PEAK_TFLOPS
 from jobs.readings import ABOVE_PEAK, Reading
@@ -102,9 +103,27 @@ def histogram(values: Iterable[float], *, most: int = HISTOGRAM_MOST) -> tuple[B
     return tuple(Bin(*each) for each in zip(edges, [*edges[1:], high], counts, strict=True))
 
 
-def statistics(readings: Iterable[Reading], peak_tflops_per_device: float | None = None) -> Statistics:
-    """Figures of the readings that count. The peak is the chip's, or the operator's own."""
-    kept: list[Reading] = []
+class Measured(Protocol):
+    """One step as one worker told it, or as all of them did."""
+
+    @property
+    def set_aside(self) -> str: ...
+    @property
+    def step_time_s(self) -> float | None: ...
+    @property
+    def tflops_per_device(self) -> float | None: ...
+
+
+def statistics(
+    readings: Iterable[Measured], peak_tflops_per_device: float | None = None, *, called: str = "readings"
+) -> Statistics:
+    """Figures of the readings that count.
+
+    Args:
+        peak_tflops_per_device: The chip's, or the operator's own.
+        called: What the readings are.
+    """
+    kept: list[Measured] = []
     aside: Counter[str] = Counter()
     above = 0
     peak = peak_tflops_per_device or GREATEST_PEAK_TFLOPS
@@ -122,7 +141,7 @@ def statistics(readings: Iterable[Reading], peak_tflops_per_device: float | None
     error = ""
     if above and above >= len(kept):
         error = (
-            f"{above} of {above + len(kept)} readings are above the peak of {peak:g} TFLOP/s a device,"
+            f"{above} of {above + len(kept)} {called} are above the peak of {peak:g} TFLOP/s a device,"
             " over 100 % MFU: the peak or the program's FLOP count is wrong."
         )
     return Statistics(
@@ -130,7 +149,11 @@ def statistics(readings: Iterable[Reading], peak_tflops_per_device: float | None
         dict(aside),
         distribution(each.step_time_s for each in kept if each.step_time_s is not None),
         rates,
-        distribution(each.tokens_per_device for each in kept if each.tokens_per_device is not None),
+        distribution(
+            each.tokens_per_device
+            for each in kept
+            if isinstance(each, Reading) and each.tokens_per_device is not None
+        ),
         None if error else mfu,
         error,
     )

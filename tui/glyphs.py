@@ -62,7 +62,7 @@ _TABLE: dict[str, tuple[str, str]] = {
 }
 
 _RAMP = (" ▁▂▃▄▅▆▇█", " .:-=+*%#")
-"""Nine heights from empty to full, for sparklines and block plots."""
+"""Nine heights from empty to full, for block plots."""
 
 _EIGHTHS = (" ▏▎▍▌▋▊▉█", " ---====#")
 """Nine widths from empty to full, for the end of a bar."""
@@ -92,15 +92,3 @@ UNICODE = GlyphSet("unicode", MappingProxyType({token: pair[0] for token, pair i
 ASCII = GlyphSet(
     "ascii", MappingProxyType({token: pair[1] for token, pair in _TABLE.items()}), _RAMP[1], False, _EIGHTHS[1]
 )
-
-
-def glyph_set(name: str) -> GlyphSet:
-    """The set called `unicode` or `ascii`.
-
-    Raises:
-        ValueError: There is no such set; the message names both.
-    """
-    for candidate in (UNICODE, ASCII):
-        if candidate.name == name:
-            return candidate
-    raise ValueError(f"there is no glyph set '{name}': use 'unicode' or 'ascii'")

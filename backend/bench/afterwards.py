@@ -93,20 +93,6 @@ def read_file(
         if each.step is not None or not tells
     }
     points = tuple(point_of(step, [by_step[step]]) for step in sorted(by_step))
-    figures = statistics(readings, peak_tflops_per_device)
-    times, rates = figures.step_time_s, figures.tflops_per_device
-    summary = BenchSummary(
-        steps=figures.counted,
-        set_aside=dict(figures.set_aside),
-        step_time_s=times.median if times else None,
-        step_time_p10_s=times.p10 if times else None,
-        step_time_p90_s=times.p90 if times else None,
-        tflops_per_device=rates.median if rates else None,
-        tflops_p10=rates.p10 if rates else None,
-        tflops_p90=rates.p90 if rates else None,
-        mfu=figures.mfu,
-        error=figures.error,
-    )
     return BenchRecord(
         id=path.name,
         request=BenchRequest(),
@@ -121,7 +107,7 @@ def read_file(
         state=BenchState.DONE,
         context="",
         started_at=changed_at,
-        summary=summary,
+        summary=BenchSummary.of(statistics(readings, peak_tflops_per_device)),
         points=points,
         peak_tflops_per_device=peak_tflops_per_device,
     )

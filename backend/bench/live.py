@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,9 +15,8 @@ from backend.runs.fanout import WorkerResult
 from backend.runs.model import RunState, StopReport
 from backend.sanitize import plain
 from backend.targets import WorkerRef
-from jobs.generations import GREATEST_PEAK_TFLOPS
-from jobs.readings import ABOVE_PEAK, Reading, ReadingParser
-from jobs.statistics import distribution, percentile, rate_words
+from jobs.readings import Reading, ReadingParser
+from jobs.statistics import distribution, percentile, rate_words, statistics
 
 LINES_PER_REFRESH = 20_000
 """Lines of one log that are read at a time, so that a flood never holds the loop for long."""
@@ -283,38 +281,19 @@ class Bench:
 
     def summary(self) -> BenchSummary:
         """Figures of all counted steps so far."""
-        counted = [point for point in self._ordered if not point.set_aside]
-        aside: Counter[str] = Counter(point.set_aside for point in self._ordered if point.set_aside)
-        times = distribution(point.step_time_s for point in counted)
-        rates = distribution(point.tflops_per_device for point in counted if point.tflops_per_device is not None)
+        figures = statistics(self._ordered, self._record.peak_tflops_per_device, called="steps")
+        rates = figures.tflops_per_device
         compiled = list(self.messages("compiled").values())
         finished = list(self.messages("summary").values())
         ratio = next((number_of(each, "claimed_flops_per_device") for each in compiled), None)
         own = next((number_of(each, "flops_per_device") for each in compiled), None)
-        claimed = rates.median * ratio / own if rates and ratio and own else None
-        peak = self._record.peak_tflops_per_device
-        mfu = rates.median / peak if rates and peak and self._is_tpu else None
         slowest, slowest_ratio = self._slowest()
-        above = aside[ABOVE_PEAK]
-        error = ""
-        if above and above >= len(counted):
-            error = (
-                f"{above} of {len(self._ordered)} steps are above the peak of {peak or GREATEST_PEAK_TFLOPS:g}"
-                " TFLOP/s a device, over 100 % MFU: the peak or the FLOP count is wrong."
-            )
         devices = self._record.devices
-        return BenchSummary(
-            steps=len(counted),
-            set_aside=dict(aside),
-            step_time_s=times.median if times else None,
-            step_time_p10_s=times.p10 if times else None,
-            step_time_p90_s=times.p90 if times else None,
-            tflops_per_device=rates.median if rates else None,
-            tflops_p10=rates.p10 if rates else None,
-            tflops_p90=rates.p90 if rates else None,
-            claimed_tflops_per_device=claimed,
+        return replace(
+            BenchSummary.of(figures),
+            claimed_tflops_per_device=rates.median * ratio / own if rates and ratio and own else None,
             tflops_total=rates.median * devices if rates and devices else None,
-            mfu=None if error else mfu,
+            mfu=figures.mfu if self._is_tpu else None,
             exposed_communication=median_of(finished, "exposed_communication"),
             compile_s=largest_of(compiled, "compile_s"),
             hbm_peak_bytes=whole(largest_of(finished, "hbm_peak_bytes")),
@@ -322,7 +301,6 @@ class Bench:
             slowest_worker=slowest,
             slowest_ratio=slowest_ratio,
             compiler_ratio=median_of(compiled, "compiler_ratio"),
-            error=error,
         )
 
     @property

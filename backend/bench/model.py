@@ -15,6 +15,7 @@ from backend.targets import WorkerRef
 from jobs.accelerators import Accelerator
 from jobs.meshes import Axes, Mesh
 from jobs.roofline import Model, Prediction
+from jobs.statistics import Statistics
 
 COORDINATOR_PORT = 8476
 """Google's automatic firewall rules open it; jax's own default became 8482 with 0.8.1 (jax issue 35905)."""
@@ -279,6 +280,23 @@ class BenchSummary:
     compiler_ratio: float | None = None
     error: str = ""
     """Why the figures can't be believed."""
+
+    @classmethod
+    def of(cls, figures: Statistics) -> BenchSummary:
+        """What steps alone tell."""
+        times, rates = figures.step_time_s, figures.tflops_per_device
+        return cls(
+            steps=figures.counted,
+            set_aside=dict(figures.set_aside),
+            step_time_s=times.median if times else None,
+            step_time_p10_s=times.p10 if times else None,
+            step_time_p90_s=times.p90 if times else None,
+            tflops_per_device=rates.median if rates else None,
+            tflops_p10=rates.p10 if rates else None,
+            tflops_p90=rates.p90 if rates else None,
+            mfu=figures.mfu,
+            error=figures.error,
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "set_aside": dict(self.set_aside)}

@@ -1,6 +1,6 @@
 """Raw messages of google.cloud.tpu.v2alpha1 become facts of the model, tolerantly: what is missing stays empty.
 
-Enum numbers that this release does not know keep their number (`STATE_17`); JSON of either API version is read too.
+Enum numbers that this release does not know keep their number (`STATE_17`).
 """
 
 from __future__ import annotations
@@ -245,36 +245,6 @@ def operation_from_json(body: Mapping[str, Any]) -> Operation:
         created_at=time(metadata.create_time),
         ended_at=time(metadata.end_time),
     )
-
-
-def queued_resource_from_json(body: Mapping[str, Any], project: str = "", zone: str = "") -> QueuedResource:
-    """A QueuedResource in the JSON of v2 or v2alpha1; project and zone default to those of its name."""
-    mended = dict(body)
-    tpu = body.get("tpu") or {}
-    specs = [
-        {("multiNodeParams" if key == "multisliceParams" else key): value for key, value in spec.items()}
-        for spec in tpu.get("nodeSpec", ())
-    ]
-    mended["tpu"] = {**tpu, "nodeSpec": specs}
-    raw = message("QueuedResource")()
-    _parse(mended, raw)
-    parts = raw.name.split("/")
-    found = queued_resource(raw, project or parts[1], zone or parts[3])
-    if body.get("provisioningModel") == "FLEX_START":
-        found = replace(found, tier=Tier.FLEX_START)
-    state = (body.get("state") or {}).get("state", "")
-    return replace(found, state=state) if state and state != found.state else found
-
-
-def node_from_json(body: Mapping[str, Any], project: str = "", zone: str = "") -> Slice:
-    """A Node in the JSON of v1, v2 or v2alpha1."""
-    mended = dict(body)
-    if not isinstance(mended.get("serviceAccount", {}), dict):
-        del mended["serviceAccount"]
-    raw = message("Node")()
-    _parse(mended, raw)
-    parts = raw.name.split("/")
-    return node(raw, project or parts[1], zone or parts[3])
 
 
 def _parse(body: Mapping[str, Any], raw: Any) -> None:

@@ -74,7 +74,7 @@ def test_every_listed_type_is_consistent() -> None:
         assert parse(each.name) == each
         assert from_topology(each.generation.name, each.topology) == each
         assert each.chips <= each.generation.maximum_chips
-        counted = each.chips if each.generation.counts == "chips" else each.cores
+        counted = each.chips if each.generation.counts == "chips" else each.chips * each.generation.cores_per_chip
         assert each.name == f"{each.generation.type_prefix}-{counted}"
 
 

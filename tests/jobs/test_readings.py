@@ -22,6 +22,12 @@ def read(name: str, parser: ReadingParser | None = None) -> list[Reading]:
     return [reading for line in text.split("\n") for reading in parser.feed(line)]
 
 
+def feed_line(parser: ReadingParser, line: str) -> Reading | None:
+    """The last reading of this line."""
+    found = parser.feed(line)
+    return found[-1] if found else None
+
+
 def test_maxtext_classic_sets_compile_and_the_impossible_aside() -> None:
     parser = ReadingParser(peak_tflops_per_device=459)
     readings = read("maxtext_classic.log", parser)
@@ -118,12 +124,12 @@ def test_our_json_lines_are_read_wherever_they_stand_and_messages_kept() -> None
     parser = ReadingParser()
     line = json.dumps({"step": 3, "step_time_s": 0.5, "tflops_per_device": 1.5, "loss": 2.0, "hbm_bytes": 7})
     expected = Reading(3, 0.5, 1.5, None, 2.0, {"hbm_bytes": 7.0}, "json")
-    assert parser.feed_line(line) == expected
-    assert parser.feed_line(f"\x1b[32m[worker 3] {line}\x1b[0m") == expected
-    assert parser.feed_line('{"summary": {"median_step_time_s": 0.5}}') is None
+    assert feed_line(parser, line) == expected
+    assert feed_line(parser, f"\x1b[32m[worker 3] {line}\x1b[0m") == expected
+    assert feed_line(parser, '{"summary": {"median_step_time_s": 0.5}}') is None
     assert parser.summary == {"median_step_time_s": 0.5}
-    assert parser.feed_line("time is 0.5 seconds, TFLOP is 1.0, TFLOP/s is 2.0") is None, "the same steps again"
-    warm = parser.feed_line('{"step": 0, "warmup": true, "step_time_s": 9.0}')
+    assert feed_line(parser, "time is 0.5 seconds, TFLOP is 1.0, TFLOP/s is 2.0") is None, "the same steps again"
+    warm = feed_line(parser, '{"step": 0, "warmup": true, "step_time_s": 9.0}')
     assert warm is not None
     assert warm.set_aside == FIRST_STEP
 
@@ -144,18 +150,20 @@ def test_our_json_lines_are_read_wherever_they_stand_and_messages_kept() -> None
     ],
 )
 def test_impossible_and_foreign_lines_do_not_become_timings(line: str) -> None:
-    reading = ReadingParser().feed_line(line)
+    reading = feed_line(ReadingParser(), line)
     assert reading is None or (reading.step_time_s is None and reading.tflops_per_device is None)
 
 
 def test_rates_of_several_units() -> None:
-    slow = ReadingParser().feed_line("train: 46%|████▌     | 46/100 [00:43<02:45,  3.07s/it]Step 47/100")
+    slow = feed_line(ReadingParser(), "train: 46%|████▌     | 46/100 [00:43<02:45,  3.07s/it]Step 47/100")
     assert slow is not None
     assert (slow.step, slow.step_time_s) == (46, 3.07)
-    kilo = ReadingParser().feed_line("Progress on:train 1.50kit/10.0kit rate:2.0it/s remaining:1 elapsed:1 postfix:-")
+    kilo = feed_line(
+        ReadingParser(), "Progress on:train 1.50kit/10.0kit rate:2.0it/s remaining:1 elapsed:1 postfix:-"
+    )
     assert kilo is not None
     assert (kilo.step, kilo.step_time_s) == (1500, 0.5)
-    fork = ReadingParser().feed_line("completed step: 7, steps/s=4.0, loss: 0.1")
+    fork = feed_line(ReadingParser(), "completed step: 7, steps/s=4.0, loss: 0.1")
     assert fork is not None
     assert fork.step_time_s == 0.25
 
@@ -209,7 +217,7 @@ LINES = {
 @pytest.mark.parametrize("line", LINES)
 def test_every_framework_is_read_behind_every_prefix(line: str, prefix: str) -> None:
     text, *expected = LINES[line]
-    reading = ReadingParser().feed_line(f"{PREFIXES[prefix]}{text}\n")
+    reading = feed_line(ReadingParser(), f"{PREFIXES[prefix]}{text}\n")
     assert reading is not None
     assert [reading.step, reading.step_time_s, reading.tflops_per_device, reading.loss] == expected
 
@@ -233,10 +241,10 @@ def test_a_pattern_of_the_operator() -> None:
     parser = ReadingParser(
         pattern=r"it (?P<step>\d+) took (?P<milliseconds>[\d.]+)ms .* (?P<loss>\S+) g(?P<grad>\S+)"
     )
-    parser.feed_line("it 1 took 900ms loss 3.0 g1.0")
-    reading = parser.feed_line("I0000 it 2 took 250ms loss 2.5 g0.5")
+    feed_line(parser, "it 1 took 900ms loss 3.0 g1.0")
+    reading = feed_line(parser, "I0000 it 2 took 250ms loss 2.5 g0.5")
     assert reading == Reading(2, 0.25, None, None, 2.5, {"grad": 0.5}, "regex")
-    assert parser.feed_line("completed step: 1, seconds: 2.0") is None
+    assert feed_line(parser, "completed step: 1, seconds: 2.0") is None
 
 
 @pytest.mark.parametrize(("pattern", "why"), [("(", "position"), ("step", "names no group")])
@@ -261,7 +269,7 @@ def test_a_maxtext_line_is_read_whatever_stands_before_it(
     step: int, seconds: float, tflops: float, before: str
 ) -> None:
     line = f"{before} completed step: {step}, seconds: {seconds:.6f}, TFLOP/s/device: {tflops:.6f}, loss: 1.000"
-    reading = ReadingParser().feed_line(line)
+    reading = feed_line(ReadingParser(), line)
     assert reading is not None
     assert (reading.step, reading.step_time_s, reading.tflops_per_device) == (
         step,

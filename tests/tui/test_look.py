@@ -9,7 +9,7 @@ from rich.style import Style
 from backend.model import NodeState, QueuedResourceState
 from backend.outcomes import Outcome
 from tui.durations import format_duration
-from tui.glyphs import ASCII, UNICODE, GlyphSet, glyph_set
+from tui.glyphs import ASCII, UNICODE, GlyphSet
 from tui.look import PLAIN, TOKENS, Look, outcome_token, state_token
 from tui.themes import shipped_themes
 
@@ -29,9 +29,6 @@ def test_the_ascii_set_is_ascii_and_complete() -> None:
     assert set(ASCII.table) == set(UNICODE.table)
     assert "".join(ASCII.table.values()).isascii()
     assert ASCII.ramp.isascii()
-    assert glyph_set("ascii") is ASCII
-    with pytest.raises(ValueError, match="use 'unicode' or 'ascii'"):
-        glyph_set("utf8")
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=lambda glyphs: str(glyphs.name))

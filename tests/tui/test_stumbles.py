@@ -254,3 +254,24 @@ def test_many_workers_are_few_words_in_the_crumbs() -> None:
         WorkersScreen(["train-a/0/0", "train-a/0/1", "train-a/1/0", "train-a/1/1"]).crumb == "workers train-a/0-1/0-1"
     )
     assert WorkersScreen(["train-a", "b/0/1"]).crumb == "workers train-a b/0/1"
+
+
+async def test_escape_takes_back_a_range_that_is_being_marked_and_nothing_else(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch) as driven:
+        await driven.shows("train-a")
+        driven.app.show_request("train-a")
+        await driven.press("enter")
+        await driven.until(lambda: isinstance(driven.app.screen, WorkersScreen))
+        screen = driven.app.screen
+        assert isinstance(screen, WorkersScreen)
+        table = screen.table
+        await driven.until(lambda: table.row_count == 8)
+        await driven.press("space", "v", "j", "j")
+        assert len(table.marks) == 4
+        await driven.press("escape")
+        assert driven.app.screen is screen
+        assert len(table.marks) == 1
+        await driven.press("escape")
+        assert driven.app.screen is not screen

@@ -22,7 +22,6 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 REACH_TIMEOUT_S = 20.0
 FILES_WANTED = 4096
 """Open files for a thousand connections with their logs and some room."""
-RESOLVE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,6 +323,11 @@ class TableScreen(ConsoleScreen):
             f"{len(table.visible_rows)} of {table.row_count} match {table.filter_text!r}" if table.filter_text else ""
         )
 
+    def do_back(self) -> None:
+        """A range that is being marked goes first; its marks go with it."""
+        if self.prompt.is_open or not self.table.cancel_range():
+            super().do_back()
+
     def do_copy(self) -> None:
         self.console.copy(self.table.copy_text())
 

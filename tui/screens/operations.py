@@ -105,6 +105,19 @@ class OperationsScreen(TableScreen):
             raise OperatorError("There is no operation under the cursor.")
         return found
 
+    def do_equivalent(self) -> None:
+        """How the operation of the cursor is asked for; where there is none, how all of a zone are."""
+        from backend.cloud import equivalents
+        from tui.screens.deeds import rest_of
+
+        context, row = self.console.context, self.table.cursor_row
+        if row is None:
+            same = equivalents.list_operations(context.project, next(iter(context.zones), "ZONE"), rest_of(context))
+            self.console.show_equivalent("operations", same)
+            return
+        item = self.chosen()
+        self.console.show_equivalent(f"operation {item.name}", equivalents.operation(item.path, rest_of(context)))
+
     async def do_cancel_operation(self) -> None:
         item = self.chosen()
         if item.done:

@@ -74,11 +74,6 @@ class ThroughputPlot(Widget):
             self.series = fresh
             self.refresh()
 
-    def set_marker(self, marker: str | None) -> None:
-        """Braille depends on the font: block and ASCII do not."""
-        self.marker = marker_of(marker)
-        self.refresh()
-
     @property
     def summary(self) -> str:
         """All figures in words."""

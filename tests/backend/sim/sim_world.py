@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from backend.sim import standing
 from backend.sim.api import Api
 from backend.sim.clock import Agenda, ManualClock
-from backend.sim.machines import RememberedMachines
+from backend.sim.machines import Machine
 from backend.sim.refusals import Json, Refusal
 from backend.sim.scenario import Scenario, load
 from backend.sim.world import World
@@ -20,6 +21,55 @@ PARENT = f"projects/{PROJECT}/locations/{ZONE}"
 SPEED = 1000.0
 """Of served simulators in tests: a request is ACTIVE after a quarter of a second."""
 LIMIT_S = 90.0
+
+
+@dataclass
+class RememberedMachines:
+    """Machines without processes: they remember what was asked of them. For rules that need no real worker."""
+
+    machines: dict[str, Machine] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    """(what, address), in order."""
+    scripts: list[tuple[str, str]] = field(default_factory=list)
+    """(address, startup script), one entry for each boot that had one."""
+    refused: set[str] = field(default_factory=set)
+
+    def add(self, machine: Machine) -> None:
+        self.machines[machine.address] = machine
+        self.calls.append(("add", machine.address))
+
+    def boot(self, address: str, startup_script: str | None) -> None:
+        self.running.add(address)
+        self.calls.append(("boot", address))
+        if startup_script:
+            self.scripts.append((address, startup_script))
+
+    def power_off(self, address: str, *, wipe: bool) -> None:
+        self.running.discard(address)
+        if wipe:
+            self.machines.pop(address, None)
+        self.calls.append(("wipe" if wipe else "power_off", address))
+
+    def authorize(self, address: str, keys: tuple[str, ...]) -> None:
+        self.calls.append(("authorize", address))
+
+    def host_key(self, address: str) -> str:
+        image = self.calls.count(("reimage", address)) or ""
+        return f"ssh-ed25519 key-of-{self.machines[address].node_uid}-{self.machines[address].worker_index}{image}"
+
+    def reimage(self, address: str) -> None:
+        self.calls.append(("reimage", address))
+
+    def cut(self, address: str) -> None:
+        self.calls.append(("cut", address))
+
+    def freeze(self, address: str, seconds: float) -> None:
+        self.calls.append(("freeze", address))
+
+    def refuse(self, address: str, refused: bool) -> None:
+        (self.refused.add if refused else self.refused.discard)(address)
+        self.calls.append(("refuse" if refused else "accept", address))
 
 
 class Turned:

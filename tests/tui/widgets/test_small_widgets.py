@@ -1,14 +1,12 @@
-"""Header, footer, heat strip, timeline, sparkline and outcome groups: by line, then by key."""
+"""Header, footer, heat strip, timeline and outcome groups: by line, then by key."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
 from rich.style import Style
 from textual.message import Message
 
@@ -18,7 +16,6 @@ from tui.look import PLAIN, Look
 from tui.widgets.heat_strip import HeatSlice, HeatStrip, heat_lines, heat_words, lay_out
 from tui.widgets.hints_footer import Hint, HintsFooter, hint_line
 from tui.widgets.outcome_groups import OutcomeGroup, OutcomeGroups, group_lines, sort_groups
-from tui.widgets.sparkline import sparkline
 from tui.widgets.state_timeline import StateTimeline, TimelineSpan, timeline_line
 from tui.widgets.status_header import HeaderFacts, StatusHeader, header_line
 
@@ -202,28 +199,6 @@ async def test_a_click_on_a_cell_names_its_worker() -> None:
         await pilot.click(strip, offset=(25, 1))
         await pilot.click(strip, offset=(0, 0))
         assert [(m.slice_position, m.worker_index) for m in posted(told, HeatStrip.WorkerClicked)] == [(4, 2)]
-
-
-@pytest.mark.parametrize(
-    ("values", "width", "text"),
-    [
-        ([], 5, ""),
-        ([1, 2, 3, 4, 5, 6, 7, 8], 8, "▁▂▃▄▅▆▇█"),
-        ([1, 1, 1], 3, "▄▄▄"),
-        ([0, 0, 9, 0, 0, 0], 3, "▁█▁"),
-        ([1, math.nan, 8], 3, "▁ █"),
-        ([math.nan, math.inf], 2, "  "),
-        ([1, 2], 0, ""),
-    ],
-)
-def test_sparklines_never_lose_a_peak(values: list[float], width: int, text: str) -> None:
-    assert sparkline(values, width) == text
-
-
-@given(st.lists(st.floats(allow_nan=True), max_size=50), st.integers(0, 20))
-def test_sparklines_fit(values: list[float], width: int) -> None:
-    assert cell_len(sparkline(values, width)) <= width
-    assert sparkline(values, width, ASCII).isascii()
 
 
 GROUPS = [

@@ -182,8 +182,10 @@ async def test_the_widget_redraws_when_figures_come_and_says_them_in_words() -> 
         first = seen(plot)
         assert "simulated" in first[0]
         assert "median 142.9" in plot.summary
-        with pytest.raises(ValueError, match="use braille, block, ascii"):
-            plot.set_marker("dots")
-        plot.set_marker("block")
+    with pytest.raises(ValueError, match="use braille, block, ascii"):
+        ThroughputPlot(marker="dots")
+    block = ThroughputPlot(marker="block")
+    async with WidgetApp(block).run_test(size=(80, 24)) as pilot:
+        block.set_series([bench()])
         await pilot.pause()
-        assert seen(plot) != first
+        assert seen(block) != first
