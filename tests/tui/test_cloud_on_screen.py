@@ -66,13 +66,26 @@ async def test_operations_are_listed_followed_and_cancelled(
         await driven.press("8")
         await driven.until(lambda: isinstance(driven.app.screen, OperationsScreen))
         await driven.shows("create", "slow", "running")
-        await driven.press("g")
-        await driven.shows(f"/v2alpha1/{made.path}", "gcloud has no command")
-        await driven.press("escape", "X")
+        await driven.press("X")
         await driven.until(lambda: isinstance(driven.app.screen, Question))
         await driven.press("1")
         await driven.shows("cancelling")
         assert (await client.get_operation(made.path)).cancel_requested
+        await driven.press("g")
+        await driven.shows(
+            "/v2alpha1/projects/demo-project/locations/us-west4-a/operations/", "gcloud has no command"
+        )
+
+
+async def test_without_an_operation_the_call_that_lists_them_is_shown(
+    simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = simulators(scenario="empty", fresh=True)
+    async with console(own.context, tmp_path, monkeypatch, size=WIDE) as driven:
+        await driven.press("8")
+        await driven.shows("The service tells of no operation.")
+        await driven.press("g")
+        await driven.shows("/v2/projects/demo-project/locations/us-west4-a/operations ", "gcloud has no command")
 
 
 def test_a_failed_operation_says_why_and_a_running_one_counts() -> None:
