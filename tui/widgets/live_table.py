@@ -145,6 +145,12 @@ class LiveTable(TableScreen, can_focus=True):
         self.move(index)
         return True
 
+    def clear_marks(self) -> None:
+        """Unmarks everything and ends a range."""
+        self.model.end_range()
+        self.model.marks.clear()
+        self.marks_changed()
+
     def cancel_range(self) -> bool:
         """Ends a range and takes back its marks; False when there was none. What `esc` does first."""
         if not self.model.in_range:

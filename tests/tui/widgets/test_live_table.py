@@ -141,6 +141,8 @@ async def test_marks_range_and_all() -> None:
         assert table.marks == {0, 1, *range(10, 20)}
         await pilot.press("asterisk")
         assert table.marks == {0, 1}
+        table.clear_marks()
+        assert table.marks == set()
 
 
 async def test_messages_tell_of_cursor_marks_and_activation() -> None:
