@@ -16,6 +16,7 @@ COSTS, COST_STATES, WAITS = "costs", "cost states", "waits"
 PRUNE_FORM, PRUNE = "prune form", "prune"
 SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM = "setup form", "copy form", "keep form", "race form"
 CHECK_FORM, FREE_FORM = "check form", "free form"
+LOG_SEARCH = "log search"
 
 MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVENTS, HELP, OPERATIONS}) | {
     MESHES,
@@ -33,6 +34,7 @@ MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVE
     COST_STATES,
     WAITS,
     PRUNE,
+    LOG_SEARCH,
 }
 """Screens that fill the terminal and are not forms: single letters are verbs there."""
 RUN_GROUPS = "run groups"
@@ -55,6 +57,7 @@ TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEE
     COST_STATES,
     WAITS,
     PRUNE,
+    LOG_SEARCH,
 }
 TEXTS = frozenset({LOGS, RUN, BENCH, RUN_PLOT, PREFLIGHT})
 EVERY = MAIN | FORMS | {RUN_GROUPS}

@@ -105,6 +105,21 @@ RUN_ACTIONS: tuple[Action, ...] = (
         on(LOGS),
     ),
     Action(
+        "search-all",
+        ("a",),
+        "search all",
+        "A pattern in the logs of all workers of this run: how many lines of each have it, and the first of them.",
+        on(LOGS),
+        hint=8,
+    ),
+    Action(
+        "save-log",
+        ("o",),
+        "save",
+        "Save this log to a file byte for byte, or all logs of the run: merged, or a file each.",
+        on(LOGS),
+    ),
+    Action(
         "first-error",
         ("exclamation_mark",),
         "first error",

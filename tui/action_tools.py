@@ -8,6 +8,7 @@ from tui.action_model import (
     FLEET,
     FORWARDS,
     FREE,
+    LOG_SEARCH,
     MAIN,
     PRUNE,
     RUN,
@@ -99,7 +100,14 @@ TOOL_ACTIONS: tuple[Action, ...] = (
         changes=True,
         confirm=Confirm.TYPED,
     ),
-    Action("break-off", ("Z",), "cancel", "Cancel what is going on here.", on(CHECK, FREE, COPIES, PRUNE), hint=3),
+    Action(
+        "break-off",
+        ("Z",),
+        "cancel",
+        "Cancel what is going on here.",
+        on(CHECK, FREE, COPIES, PRUNE, LOG_SEARCH),
+        hint=3,
+    ),
     Action("close-forward", ("X",), "close", "Close this forward.", on(FORWARDS), hint=2),
     Action(
         "go.forwards",

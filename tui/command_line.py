@@ -39,7 +39,7 @@ ARGUMENTS: dict[str, str] = {
     "ctx": "[NAME]",
     "events": "[filter]",
     "costs": "[DURATION]",
-    "plot": "[FILE] [-- PATTERN]",
+    "plot": "[FILE] [peak=T|type=TYPE] [-- PATTERN]",
     "plan": "[TYPE [SLICES]]",
     "inject": "[FAULT ARGUMENTS]",
 }

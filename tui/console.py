@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tui.forwards import Forwards
     from tui.glyphs import GlyphSet
     from tui.policies import Policies
+    from tui.run_logs import RunLogs
     from tui.settings import Settings
     from tui.themes import ThemeStore
     from tui.widgets.status_header import HeaderFacts
@@ -200,6 +201,10 @@ class Console(App[int]):
         raise NotImplementedError
 
     def open_run_form(self, targets: Sequence[str], command: str = "", like: RunRequest | None = None) -> None:
+        raise NotImplementedError
+
+    def open_log_at(self, logs: RunLogs, worker: str, line: int, pattern: str) -> None:
+        """A worker's log at a line, with a search in force."""
         raise NotImplementedError
 
     def open_bench_form(self, item: QueuedResource) -> None:

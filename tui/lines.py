@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from backend.outcomes import OperatorError
@@ -13,6 +13,9 @@ from tui.screens.base import ConsoleScreen
 if TYPE_CHECKING:
     from tui.navigation import Navigation
     from tui.screens.fleet import FleetScreen
+
+
+MOST_TFLOPS = 1e9
 
 
 def run_line(console: Navigation, screen: ConsoleScreen, line: CommandLine) -> None:
@@ -78,14 +81,40 @@ def _plot(console: Navigation, line: CommandLine) -> None:
     from tui.screens.run_plot import FilePlotScreen, RunPlotScreen
 
     current = console.screen
-    if line.targets:
-        console.push_screen(FilePlotScreen(Path(line.targets[0]).expanduser(), line.rest or None))
+    files = [text for text in line.targets if not text.startswith(("peak=", "type="))]
+    peak = _peak([text for text in line.targets if text not in files])
+    if len(files) > 1:
+        raise OperatorError("One log at a time.", "Write :plot FILE -- PATTERN.")
+    if files:
+        console.push_screen(FilePlotScreen(Path(files[0]).expanduser(), line.rest or None, peak))
     elif isinstance(current, RunScreen):
-        console.push_screen(RunPlotScreen(current.run_, line.rest))
+        console.push_screen(RunPlotScreen(current.run_, line.rest, peak))
     elif isinstance(current, RunPlotScreen):
-        current.use_pattern(line.rest)
+        current.use_pattern(line.rest, peak)
     else:
         raise OperatorError("A pattern needs a run or a file to read.", "Open a run, or write :plot FILE -- PATTERN.")
+
+
+def _peak(words: Sequence[str]) -> float | None:
+    """The peak of a device in TFLOP/s, written so or by a type.
+
+    Raises:
+        OperatorError: There is no such type, or it is no rate.
+    """
+    from jobs.accelerators import UnknownAccelerator, parse
+
+    found = None
+    for word in words:
+        name, _, text = word.partition("=")
+        try:
+            found = parse(text).generation.peak_bf16_tflops_per_device if name == "type" else float(text)
+        except UnknownAccelerator as error:
+            raise OperatorError(str(error)) from error
+        except ValueError:
+            found = 0.0
+        if not 0 < found < MOST_TFLOPS:
+            raise OperatorError(f"'{text}' is no rate above 0.", "Write peak=197, or type=v5litepod-16.")
+    return found
 
 
 def _shell(console: Navigation, line: CommandLine) -> None:

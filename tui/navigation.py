@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from backend.runs.manager import Run
     from backend.runs.model import RunRequest
     from backend.targets import WorkerRef
+    from tui.run_logs import RunLogs
 
 
 class Navigation(Toolbox):
@@ -196,6 +197,11 @@ class Navigation(Toolbox):
         asked = Question("The same setup again?", [request.title, " ".join(targets)], choices)
         if await self.push_screen_wait(asked) == "yes":
             self.push_screen(SetupScreen(await tower.runs.launch(planned)))
+
+    def open_log_at(self, logs: RunLogs, worker: str, line: int, pattern: str) -> None:
+        from tui.screens.logs import LogsScreen
+
+        self.push_screen(LogsScreen(logs, start=worker, line=line, pattern=pattern))
 
     def open_bench_form(self, item: QueuedResource) -> None:
         from tui.screens.bench_form import BenchFormScreen

@@ -28,6 +28,8 @@ FAILURES = frozenset(
     {Outcome.FAILED, Outcome.SIGNALLED, Outcome.TIMED_OUT, Outcome.UNREACHABLE, Outcome.UNKNOWN},
 )
 """What counts against a failure limit: everything that was tried and is not known to be well."""
+RETRIED = (FAILURES - {Outcome.UNKNOWN}) | {Outcome.NOT_STARTED}
+"""What a retry runs again. Unknown outcomes only on request: the command may have run, or still run."""
 
 
 class Phase(StrEnum):

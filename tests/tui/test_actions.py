@@ -33,6 +33,7 @@ from tui.screens.fleet import FleetScreen
 from tui.screens.forwards import ForwardsScreen
 from tui.screens.free import FreeScreen
 from tui.screens.help import HelpScreen, render, sections
+from tui.screens.log_search import LogSearchScreen
 from tui.screens.logs import LogsScreen
 from tui.screens.operations import OperationsScreen
 from tui.screens.policies import PoliciesScreen
@@ -61,6 +62,7 @@ SCREENS: list[type[ConsoleScreen]] = [
     EventsScreen,
     FleetScreen,
     HelpScreen,
+    LogSearchScreen,
     LogsScreen,
     OperationsScreen,
     RunFormScreen,

@@ -15,6 +15,7 @@ from tests.tui.fixed.scenes import (
     copies,
     forwards,
     keys,
+    log_search,
     old_runs,
     on_train,
     policies,
@@ -22,6 +23,7 @@ from tests.tui.fixed.scenes import (
     run_of,
     sweep,
     tool,
+    with_options,
 )
 from tests.tui.fixed.world import FixedConsole, fixed_console
 from tui.action_model import RUN_GROUPS, Action, Group
@@ -62,12 +64,6 @@ async def from_bench_form(driven: FixedConsole, *then: str) -> None:
     await driven.press(*then)
 
 
-async def with_options(driven: FixedConsole, name: str) -> None:
-    await tool(name)(driven)
-    await driven.shows("4711")
-    await driven.press("w")
-
-
 WAYS: Mapping[str, Way] = {
     "fleet": on_train(),
     "workers": on_train("enter"),
@@ -83,8 +79,8 @@ WAYS: Mapping[str, Way] = {
     "preflight": lambda driven: from_bench_form(driven, "f5"),
     "check": tool("check"),
     "free": tool("free"),
-    "check form": lambda driven: with_options(driven, "check"),
-    "free form": lambda driven: with_options(driven, "free"),
+    "check form": with_options("check"),
+    "free form": with_options("free"),
     "setup form": tool("setup"),
     "copy form": tool("copy"),
     "copies": copies,
@@ -99,6 +95,7 @@ WAYS: Mapping[str, Way] = {
     "events": keys("6"),
     "help": on_train("question_mark"),
     "operations": keys("8"),
+    "log search": log_search,
     "meshes": lambda driven: from_bench_form(driven, "f4"),
     "compare": compared,
     "run plot": lambda driven: run_of(driven, facts.LIVE_ID, "P"),

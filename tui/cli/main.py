@@ -78,12 +78,9 @@ def main(argv: Sequence[str]) -> int:
     parser = build_parser()
     arguments = parser.parse_args(list(argv))
     if arguments.version:
-        from importlib.metadata import PackageNotFoundError, version
+        from tui.version import version
 
-        try:
-            print(f"slicetower {version('slicetower')}")
-        except PackageNotFoundError:
-            print("slicetower, not installed: run from its source")
+        print(version())
         return ExitCode.OK
     if arguments.verb is None:
         module_name, rest = "tui.cli.console", []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import Any
 
 from backend.cloud import equivalents
 from backend.model import Operation
@@ -14,6 +13,7 @@ from backend.tower import Tower
 from tui.cli.output import add_format, print_json, print_table, timestamp
 from tui.cli.places import add_place, confirm, context_of, refuse_read_only, rest_of
 from tui.cli.qr_views import outline, print_dry_run
+from tui.operation_facts import facts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,26 +72,10 @@ def _find(found: list[Operation], name: str) -> Operation:
     )
 
 
-def _json(item: Operation) -> dict[str, Any]:
-    return {
-        "name": item.name,
-        "zone": item.zone,
-        "project": item.project,
-        "verb": item.verb,
-        "target": item.target,
-        "done": item.done,
-        "cancel_requested": item.cancel_requested,
-        "detail": item.detail,
-        "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
-        "created_at": timestamp(item.created_at),
-        "ended_at": timestamp(item.ended_at),
-    }
-
-
 def _print_list(items: list[Operation], output: str) -> None:
     if output == "json":
         for item in items:
-            print_json(_json(item))
+            print_json(facts(item))
         return
     rows = [
         (item.name, item.zone, item.verb, item.target.rpartition("/")[2], _state(item), timestamp(item.created_at))
@@ -108,6 +92,6 @@ def _state(item: Operation) -> str:
 
 def _print_one(item: Operation, output: str) -> None:
     if output == "json":
-        print_json(_json(item))
+        print_json(facts(item))
     else:
-        print("\n".join(outline(_json(item))))
+        print("\n".join(outline(facts(item))))

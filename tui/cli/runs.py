@@ -15,7 +15,7 @@ from backend.outcomes import ExitCode, OperatorError, Outcome
 from backend.runs import bundles
 from backend.runs.attribution import of_record
 from backend.runs.audit import RunAudit
-from backend.runs.fanout import first_failure
+from backend.runs.fanout import RETRIED, first_failure
 from backend.runs.model import RunRecord, RunRequest, RunState
 from backend.sanitize import plain
 from backend.targets import WorkerRef, fold, select
@@ -26,9 +26,6 @@ from tui.cli.run import follow
 from tui.cli.run_report import counts, failure_json, how, last_words, print_stop, verdict_json, verdict_lines
 from tui.cli.session import context_of, open_tower, say
 from tui.cli.symptoms import symptom_lines, symptoms_json
-
-RETRIED = frozenset({Outcome.FAILED, Outcome.SIGNALLED, Outcome.TIMED_OUT, Outcome.UNREACHABLE, Outcome.NOT_STARTED})
-"""What `retry` runs again. Unknown outcomes only on request: the command may have run, or still run."""
 
 SHOWN_COMMAND = 60
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from backend.context import Context
-from backend.model import EventKind, QueuedResource
+from backend.model import EventKind, QueuedResource, Slice
 from backend.outcomes import OperatorError
-from tui.screens.confirm import Choice, Question, TypedConfirmation
+from backend.sanitize import plain
+from tui.screens.confirm import Ask, Choice, Question, TypedConfirmation
 from tui.wording import count, fold, in_state, utc_now
 
 ACCEPT_TIMEOUT_S = 30.0
@@ -76,6 +77,10 @@ async def maintenance(console: Console, item: QueuedResource) -> None:
     may = [each for each in announced if not why_not(each)]
     if not may:
         raise OperatorError(f"It cannot be started by hand now: {why_not(announced[0])}.", "It begins by itself.")
+    if len(may) > 1:
+        may = await _ask_slices(console, may)
+        if not may:
+            return
     lines = []
     for each in announced:
         window = (
@@ -83,7 +88,8 @@ async def maintenance(console: Console, item: QueuedResource) -> None:
             if each.maintenance
             else ""
         )
-        lines.append(f"slice {each.index}  {each.node_id}  {window}  {why_not(each) or 'starts now'}")
+        word = why_not(each) or ("starts now" if each in may else "left alone")
+        lines.append(f"slice {each.index}  {each.node_id}  {window}  {word}")
     workers = sum(len(each.workers) for each in may)
     lines.append(f"{count(workers, 'worker')} will be gone at once, large slices perhaps for hours.")
     names = tuple(each.node_id for each in may)
@@ -95,6 +101,31 @@ async def maintenance(console: Console, item: QueuedResource) -> None:
     await tower.client.perform_maintenance(*item.key, node_ids=names)
     console.note(EventKind.ACTION, f"started the maintenance of {count(len(may), 'slice')}", subject=item.name)
     tower.watch.poke()
+
+
+async def _ask_slices(console: Console, may: Sequence[Slice]) -> list[Slice]:
+    """Which of them: all, to begin with; none when the question was left."""
+    indices = {each.index for each in may}
+
+    def read(text: str) -> set[int]:
+        wanted: set[int] = set()
+        for piece in text.replace(",", " ").split():
+            first, dash, last = piece.partition("-")
+            if not first.isdigit() or (dash and not last.isdigit()) or len(piece) > 9:
+                raise OperatorError(f"'{plain(piece)}' is no index or range.", "Write 0,2 or 0-3.")
+            wanted.update(range(int(first), int(last if dash else first) + 1))
+        strange = wanted - indices
+        if strange or not wanted:
+            there = ", ".join(map(str, sorted(indices)))
+            raise OperatorError(
+                f"Slice {min(strange)} cannot be started." if strange else "No slice is named.", there
+            )
+        return wanted
+
+    lines = [f"slice {each.index}  {each.node_id}" for each in may]
+    value = ",".join(map(str, sorted(indices)))
+    text = await console.push_screen_wait(Ask("The maintenance of which slices?", lines, value=value, check=read))
+    return [each for each in may if each.index in read(text)] if text else []
 
 
 async def cleanup(console: Console) -> None:

@@ -17,6 +17,7 @@ from tui.command_line import ARGUMENTS
 from tui.keymap import Keymap
 from tui.look import PLAIN, Look, look_of
 from tui.screens.base import ConsoleScreen
+from tui.version import version
 
 if TYPE_CHECKING:
     from tui.console import Console
@@ -80,6 +81,7 @@ def render(
             for rest in wrapped[1:]:
                 text.append(f"{' ' * indent}{rest}\n", look.style("muted"))
         text.append("\n")
+    text.append(f"{version()}\n", look.style("muted"))
     return text
 
 

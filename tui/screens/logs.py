@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Container, Grid
 from textual.widget import Widget
 from textual.widgets import Static
 
-from backend.logs.merged import MergedLog, mergeable
+from backend.logs.merged import MergedLog
 from backend.logs.worker_log import WorkerLog
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import LOGS, Action, bindings
 from tui.command_line import CommandLine
+from tui.run_logs import RunLogs
 from tui.screens.base import ConsoleScreen
 from tui.widgets.log_view import LogView
 from tui.widgets.moments import parse_moment
 
 if TYPE_CHECKING:
-    from backend.runs.manager import Run
+    pass
+
+__all__ = ["LogTiles", "LogsScreen", "RunLogs"]
 
 TILES = (1, 2, 4, 8)
 NO_LOGS = "No log of this run is on this machine: it printed nothing, or they were removed."
@@ -32,8 +34,6 @@ PLAIN_LINES = 2000
 POLL_LOCAL_S, POLL_REMOTE_S = 0.125, 0.2
 """Log views look for news 8 times a second, 5 times when the terminal is at the end of an ssh connection."""
 
-READ_SLICE_S = 0.015
-"""Logs are opened for so long at a stretch: keys are painted between."""
 READ_AT_ONCE = 8
 """So many unopened logs are opened without a word about it."""
 
@@ -47,60 +47,6 @@ def tiles_that_fit(width: int, height: int, wanted: int) -> int:
     """At most this many tiles leave each 38 columns and 5 lines."""
     fit = max(1, width // 38) * max(1, height // 5)
     return max(tile for tile in TILES if tile <= min(wanted, fit))
-
-
-class RunLogs:
-    """The logs of a run by worker address, opened when they are looked at.
-
-    Args:
-        run: Whose logs.
-        only: Some of its workers; None for all.
-    """
-
-    def __init__(self, run: Run, only: Sequence[str] | None = None) -> None:
-        self.run = run
-        self._places = {worker.address: place for place, worker in enumerate(run.workers)}
-        self.names = [name for name in self._places if (only is None or name in only) and self._is_kept(name)]
-
-    def _is_kept(self, name: str) -> bool:
-        """Whether there is a log to open: those of a run that has ended may have been removed since."""
-        return self.run.has_log(self._places[name])
-
-    def has_output(self, name: str) -> bool:
-        return self.run.results[self._places[name]].output_bytes > 0 or name in self.run.logs
-
-    def ended(self, title: str) -> bool:
-        """Whether nothing more comes: of a worker by its name, else of the whole run."""
-        place = self._places.get(title)
-        if place is None:
-            return all(self.run.results[self._places[name]].ended for name in self.names)
-        return self.run.results[place].ended
-
-    def open(self, name: str) -> WorkerLog:
-        return self.run.log(self._places[name])
-
-    @property
-    def unopened(self) -> int:
-        """How many of those that wrote something are still to be read from disk."""
-        return sum(name not in self.run.logs for name in self.names if self.has_output(name))
-
-    async def merge(self, tell: Callable[[int, int], None]) -> MergedLog:
-        """All that wrote something; of more than there may be open files, the first. Opens them in slices.
-
-        Args:
-            tell: Hears how many of how many were read, after each slice.
-        """
-        loud = [name for name in self.names if self.has_output(name)]
-        loud = loud[: mergeable(len(loud))]
-        logs: dict[str, WorkerLog] = {}
-        began = time.monotonic()
-        for name in loud:
-            logs[name] = self.open(name)
-            if time.monotonic() - began >= READ_SLICE_S:
-                tell(len(logs), len(loud))
-                await asyncio.sleep(0)
-                began = time.monotonic()
-        return MergedLog(logs)
 
 
 class LogTiles(Grid):
@@ -141,13 +87,16 @@ class LogsScreen(ConsoleScreen):
     BINDINGS: ClassVar = bindings(LOGS)
     CSS_PATH = "work.tcss"
 
-    def __init__(self, logs: RunLogs, *, start: str = "", merged: bool = False, line: int | None = None) -> None:
+    def __init__(
+        self, logs: RunLogs, *, start: str = "", merged: bool = False, line: int | None = None, pattern: str = ""
+    ) -> None:
         """
         Args:
             logs: By worker address, in the order of the run.
             start: The worker to begin with.
             merged: Begin with all of them merged.
             line: Begin at this line of `start`, from 0; else at the end.
+            pattern: Searched for from the beginning.
         """
         super().__init__()
         self._run_id = logs.run.id
@@ -160,6 +109,7 @@ class LogsScreen(ConsoleScreen):
         self._merged_from = 0
         self._reading = False
         self._pattern = ""
+        self._begins_with = pattern
         self._line = line
         self.crumb = "logs"
 
@@ -174,6 +124,8 @@ class LogsScreen(ConsoleScreen):
 
     def _begin(self) -> None:
         self._arrange()
+        if self._begins_with:
+            self.apply_filter(self._begins_with)
         view = self.view()
         if self._line is not None and view is not None:
             self.call_after_refresh(view.go_to, self._line)
@@ -318,6 +270,18 @@ class LogsScreen(ConsoleScreen):
             moment = parse_moment(text, time.time())
             for view in self.query(LogView):
                 view.go_to_time(moment)
+
+    async def do_search_all(self) -> None:
+        from tui.screens import log_search
+
+        await log_search.ask(self.console, self._logs, self._pattern)
+
+    async def do_save_log(self) -> None:
+        from tui.screens import log_files
+
+        view = self.view()
+        shown = view.log_title if view is not None else ""
+        await log_files.ask(self.console, self._logs, shown)
 
     def page_text(self) -> str:
         view = self.view()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from time import monotonic
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from textual import on
 from textual.widget import Widget
 from textual.worker import Worker
 
 from backend.model import EventKind, Operation
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
-from tui.actions import OPERATIONS, bindings
+from tui.actions import BY_ID, OPERATIONS, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
 from tui.screens.confirm import Choice, Question
@@ -117,6 +119,26 @@ class OperationsScreen(TableScreen):
             return
         item = self.chosen()
         self.console.show_equivalent(f"operation {item.name}", equivalents.operation(item.path, rest_of(context)))
+
+    @on(LiveTable.RowActivated)
+    def _activated(self) -> None:
+        self.perform(BY_ID["open"])
+
+    def do_open(self) -> None:
+        """All that the service tells of it, asked for anew."""
+        from backend.cloud import equivalents
+        from tui.operation_facts import facts
+        from tui.screens.deeds import rest_of
+        from tui.screens.describe import DescribeScreen
+
+        item, client = self.chosen(), self.console.require_tower().client
+
+        async def fetch() -> dict[str, Any]:
+            return facts(await client.get_operation(item.path))
+
+        same = equivalents.operation(item.path, rest_of(self.console.context))
+        show = partial(self.console.show_equivalent, f"operation {item.name}", same)
+        self.console.push_screen(DescribeScreen(item.name, fetch, show))
 
     async def do_cancel_operation(self) -> None:
         item = self.chosen()

@@ -13,15 +13,15 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
-from backend.outcomes import OperatorError
+from backend.outcomes import OperatorError, Outcome
 from backend.runs.attribution import Verdict, of_run
-from backend.runs.fanout import FAILURES
+from backend.runs.fanout import RETRIED
 from backend.runs.model import RunState
 from backend.targets import WorkerRef
 from tui.actions import BY_ID, RUN, Action, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
-from tui.screens.run_questions import ask_note, ask_stop
+from tui.screens.run_questions import ask_note, ask_stop, ask_unknown
 from tui.screens.run_rows import (
     COLUMNS,
     detail,
@@ -83,7 +83,7 @@ class RunScreen(TableScreen):
             case "start-rest":
                 return run.state is RunState.RUNNING and run.batch < len(run.batches)
             case "retry":
-                return any(result.outcome in FAILURES for result in run.results)
+                return any(result.outcome in RETRIED | {Outcome.UNKNOWN} for result in run.results)
             case "table.mark" | "sort":
                 return self.query_one(ContentSwitcher).current == "table"
             case _:
@@ -267,7 +267,11 @@ class RunScreen(TableScreen):
         self.run_.start_rest()
 
     async def do_retry(self) -> None:
-        failed = [result.worker for result in self.run_.results if result.outcome in FAILURES]
-        if not failed:
-            raise OperatorError("No worker of this run has failed.")
-        await self.console.again(self.run_, fold_targets(failed))
+        results = self.run_.results
+        again = [result.worker for result in results if result.outcome in RETRIED]
+        unknown = [result.worker for result in results if result.outcome is Outcome.UNKNOWN]
+        if unknown and await ask_unknown(self.console, unknown, others=bool(again)):
+            again = [result.worker for result in results if result.outcome in RETRIED | {Outcome.UNKNOWN}]
+        elif not again:
+            raise OperatorError("No worker of this run is known to have failed or been left out.")
+        await self.console.again(self.run_, fold_targets(again))

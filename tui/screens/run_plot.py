@@ -37,10 +37,17 @@ class RunPlotScreen(BenchScreen):
     SCOPE = RUN_PLOT
     BINDINGS: ClassVar = bindings(RUN_PLOT)
 
-    def __init__(self, run: Run | None, pattern: str = "") -> None:
+    def __init__(self, run: Run | None, pattern: str = "", peak: float | None = None) -> None:
+        """
+        Args:
+            run: None for a file.
+            pattern: A regular expression with named groups; empty: the known kinds of lines.
+            peak: TFLOP/s of a device; None: that of the request's chips, where it is known.
+        """
         super().__init__(None)
         self._run = run
         self._pattern = pattern
+        self._peak = peak
         self.crumb = f"plot {run.id}" if run is not None else "plot"
 
     def on_mount(self) -> None:
@@ -57,7 +64,7 @@ class RunPlotScreen(BenchScreen):
             self.bench = read_run(
                 run,
                 pattern=self._pattern or None,
-                peak_tflops_per_device=peak_of(self.console, name),
+                peak_tflops_per_device=self._peak or peak_of(self.console, name),
                 platform=CPU if self.console.context.label == SIMULATED else "",
             )
         except ValueError as error:
@@ -66,9 +73,10 @@ class RunPlotScreen(BenchScreen):
             self.bench = read_run(run)
         self._seen = -1
 
-    def use_pattern(self, pattern: str) -> None:
+    def use_pattern(self, pattern: str, peak: float | None = None) -> None:
         """Reads everything again by a regular expression; empty: by the known kinds of lines."""
         self._pattern = pattern
+        self._peak = peak or self._peak
         self._read()
         self.tick()
 
@@ -103,8 +111,8 @@ class RunPlotScreen(BenchScreen):
 class FilePlotScreen(RunPlotScreen):
     """What `:plot FILE` shows."""
 
-    def __init__(self, path: Path, pattern: str | None = None) -> None:
-        super().__init__(None, pattern or "")
+    def __init__(self, path: Path, pattern: str | None = None, peak: float | None = None) -> None:
+        super().__init__(None, pattern or "", peak)
         self._path = path
         self.crumb = f"plot {path.name}"
 
@@ -115,7 +123,9 @@ class FilePlotScreen(RunPlotScreen):
         from backend.bench.afterwards import read_file
 
         try:
-            self._record = await asyncio.to_thread(read_file, self._path, pattern=self._pattern or None)
+            self._record = await asyncio.to_thread(
+                read_file, self._path, pattern=self._pattern or None, peak_tflops_per_device=self._peak
+            )
         except ValueError as error:
             raise OperatorError(f"The pattern cannot be used: {error}.") from error
         self._seen = -1
@@ -127,8 +137,9 @@ class FilePlotScreen(RunPlotScreen):
             return
         super().tick()
 
-    def use_pattern(self, pattern: str) -> None:
+    def use_pattern(self, pattern: str, peak: float | None = None) -> None:
         self._pattern = pattern
+        self._peak = peak or self._peak
         self.background(self._load(), group="read", title=f"read {self._path.name}")
 
     def head(self, record: BenchRecord) -> list[str]:

@@ -121,6 +121,27 @@ def tool(name: str) -> Way:
     return way
 
 
+def with_options(name: str) -> Way:
+    """The options of a tool."""
+
+    async def way(driven: FixedConsole) -> None:
+        await tool(name)(driven)
+        await driven.shows("4711")
+        await driven.press("w")
+
+    return way
+
+
+async def log_search(driven: FixedConsole) -> None:
+    await at_train(driven, "l")
+    await driven.shows("merged", "train.sh")
+    await driven.press("a")
+    await driven.shows("Search all logs for what?")
+    await driven.write("error|warn")
+    await driven.press("enter")
+    await driven.shows("8 logs")
+
+
 async def copies(driven: FixedConsole) -> None:
     from tui.screens.copies import CopiesScreen, CopyRequest
 
@@ -240,6 +261,10 @@ SCENES = (
     Scene("preflight", on_train("b", "f5"), ("all-gather",)),
     Scene("check", tool("check"), ("process 4711",)),
     Scene("free", tool("free"), ("4711",)),
+    Scene("check-form", with_options("check"), ("ctrl+r looks",)),
+    Scene("free-form", with_options("free"), ("KILL 10 s later",)),
+    Scene("log-search", log_search, ("FIRST AT",)),
+    Scene("what-if", command("plan v5p-128 4"), ("256 devices",)),
     Scene("setup-form", tool("setup"), ("jax",)),
     Scene("copy-form", tool("copy"), ("train-a",)),
     Scene("copies", copies, ("No space left",)),

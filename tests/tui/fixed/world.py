@@ -119,6 +119,9 @@ class FixedClient:
     async def reservations(self, project: str, zone: str) -> list[str]:
         return []
 
+    async def get_operation(self, path: str) -> Operation:
+        return next(item for item in facts.OPERATIONS if item.path == path)
+
     async def operations(self, project: str, zone: str) -> list[Operation]:
         return [item for item in facts.OPERATIONS if item.zone == zone]
 
