@@ -79,6 +79,13 @@ class RunAudit:
         rows = self._connection.execute("SELECT tag FROM run_tags WHERE run = ? ORDER BY tag", (run_id,))
         return tuple(str(row[0]) for row in rows)
 
+    def all_tags(self) -> dict[str, tuple[str, ...]]:
+        """Those of every run that has any, by its id."""
+        found: dict[str, tuple[str, ...]] = {}
+        for run_id, tag in self._connection.execute("SELECT run, tag FROM run_tags ORDER BY run, tag"):
+            found[run_id] = (*found.get(run_id, ()), str(tag))
+        return found
+
     def tagged(self, tag: str) -> frozenset[str]:
         """Ids of the runs that have a tag."""
         return frozenset(row[0] for row in self._connection.execute("SELECT run FROM run_tags WHERE tag = ?", (tag,)))

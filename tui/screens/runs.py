@@ -40,8 +40,8 @@ COLUMNS = (
     Column("outcome", "OUTCOMES", min_width=10, max_width=40),
     Column("time", "TIME", width=8, priority=3),
     Column("command", "COMMAND", min_width=24, max_width=200, flex=1),
-    Column("note", "NOTE", min_width=4, max_width=40, priority=0),
-    Column("id", "RUN", min_width=6, max_width=24, priority=4),
+    Column("note", "NOTE", min_width=4, max_width=40, priority=1),
+    Column("id", "RUN", min_width=6, max_width=24, priority=0),
 )
 STATE_TOKENS = {RunState.RUNNING: "state-provisioning", RunState.DETACHED: "state-waiting", RunState.ENDED: "muted"}
 
@@ -119,7 +119,8 @@ class RunsScreen(TableScreen):
         items: list[Run | RunHead] = list(live.values())
         items += [record for record in records if record.id not in live]
         # A living run is only on screen: its words are in its record.
-        self._notes = {record.id: note_words(record.note, tower.runs.audit.tags(record.id)) for record in records}
+        tags = tower.runs.audit.all_tags()
+        self._notes = {record.id: note_words(record.note, tags.get(record.id, ())) for record in records}
         now = utc_now()
         newest_first = sorted(items, key=lambda item: item.started_at, reverse=True)
         self._items = {item.id: item for item in newest_first}

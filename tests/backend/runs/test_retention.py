@@ -142,6 +142,8 @@ def test_the_audit_says_who_what_where_when_and_the_outcome(kept: Kept) -> None:
 def test_tags_are_words_added_once_and_removed(kept: Kept) -> None:
     kept.audit.tag("x", ["one", "two", "one"])
     kept.audit.tag("x", [], ["two", "never"])
+    kept.audit.tag("y", ["b", "a"])
+    assert kept.audit.all_tags() == {"x": ("one",), "y": ("a", "b")}
     assert kept.audit.tags("x") == ("one",)
     for text in ("", "a b", "a,b", "x" * 65, "\x1b"):
         with pytest.raises(OperatorError, match="no tag"):
