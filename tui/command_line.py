@@ -39,6 +39,7 @@ ARGUMENTS: dict[str, str] = {
     "ctx": "[NAME]",
     "events": "[filter]",
     "costs": "[DURATION]",
+    "export": "[csv|jsonl]",
     "plot": "[FILE] [peak=T|type=TYPE] [-- PATTERN]",
     "plan": "[TYPE [SLICES]]",
     "inject": "[FAULT ARGUMENTS]",

@@ -5,10 +5,15 @@ Who: the login of the machine that started the run. Values of secret variables a
 
 from __future__ import annotations
 
+import csv
 import getpass
+import io
+import itertools
+import json
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from backend.outcomes import OperatorError
@@ -16,6 +21,7 @@ from backend.runs.fanout import WorkerResult
 from backend.runs.model import RunRecord
 from backend.runs.store import RunJournal
 from backend.sanitize import plain
+from backend.timestamps import rfc3339
 
 _STEPS = (
     """
@@ -141,6 +147,32 @@ AUDIT_FIELDS = (
     "note",
     "tags",
 )
+
+
+def audit_json(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """One JSON object a row; times as RFC 3339 to the millisecond."""
+    for row in rows:
+        yield json.dumps({name: _moment(value) for name, value in row.items()})
+
+
+def audit_csv(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A line of AUDIT_FIELDS, then one a row; every cell is safe to show, and none is a formula of a spreadsheet."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    for cells in itertools.chain([AUDIT_FIELDS], ([_cell(row[name]) for name in AUDIT_FIELDS] for row in rows)):
+        writer.writerow(cells)
+        yield buffer.getvalue().removesuffix("\r\n")
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def _moment(value: Any) -> Any:
+    return rfc3339(value, timespec="milliseconds") if isinstance(value, datetime) else value
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else plain(str(_moment(value)))
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
 def _row(record: RunRecord, result: WorkerResult, origin: Origin, tags: str) -> dict[str, Any]:

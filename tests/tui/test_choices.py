@@ -402,7 +402,7 @@ async def test_runs_are_noted_tagged_filtered_and_exported(
         await driven.until(lambda: isinstance(driven.app.screen, Ask))
         await driven.press("ctrl+u", "enter")
         await driven.until(lambda: runs.audit.tags(screen.run_.id) == ())
-        await driven.command("export")
+        await driven.command("export jsonl")
         await driven.until(lambda: "Wrote 4 lines" in driven.toasts())
         (file,) = driven.app.require_tower().paths.state_dir.glob("runs-*.jsonl")
         lines = [json.loads(line) for line in file.read_text().splitlines()]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from backend.context import Context
 from backend.outcomes import ExitCode, OperatorError
-from backend.runs.audit import AUDIT_FIELDS, checked_tag
+from backend.runs.audit import audit_csv, checked_tag
 from backend.runs.model import RunRecord
 from backend.runs.retention import PrunePlan, plan_prune, prune
 from backend.sanitize import plain
@@ -80,19 +78,9 @@ async def export(arguments: argparse.Namespace, context: Context) -> int:
             for row in rows:
                 print_json(row)
             return ExitCode.OK
-        writer = csv.writer(sys.stdout)
-        writer.writerow(AUDIT_FIELDS)
-        for row in rows:
-            writer.writerow([csv_cell(row[name]) for name in AUDIT_FIELDS])
+        for line in audit_csv(rows):
+            print(line, end="\r\n")
     return ExitCode.OK
-
-
-def csv_cell(value: Any) -> str:
-    """Safe to show, and never a formula of a spreadsheet."""
-    if isinstance(value, datetime):
-        return timestamp(value) or ""
-    text = "" if value is None else plain(str(value))
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
 async def remove_old(arguments: argparse.Namespace, context: Context) -> int:

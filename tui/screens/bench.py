@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.containers import Container, VerticalScroll
@@ -15,14 +15,15 @@ from backend.outcomes import OperatorError
 from backend.runs.attribution import of_run
 from backend.sanitize import plain_text
 from tui.actions import BENCH, Action, bindings
-from tui.screens.base import ConsoleScreen
 from tui.screens.bench_figures import beside, figures, histogram_lines, last_words, series
 from tui.screens.confirm import Choice, Question
+from tui.screens.exports import Exporting
 from tui.widgets.throughput_plot import ThroughputPlot
 
 if TYPE_CHECKING:
     from backend.bench.manager import Bench
     from backend.bench.model import BenchRecord
+    from tui.console import Console
 
 MARGINS = 4
 """Cells of the page that are no text: its padding and the scrollbar."""
@@ -32,7 +33,7 @@ PLOT_EVERY = 2
 """Ticks between two looks at the readings: the plot is drawn once a second at most."""
 
 
-class BenchScreen(ConsoleScreen):
+class BenchScreen(Exporting):
     """Live, or read from the journal."""
 
     SCOPE = BENCH
@@ -155,6 +156,16 @@ class BenchScreen(ConsoleScreen):
         run = self.console.find_run(self.record().id)
         self.console.push_screen(LogsScreen(RunLogs(run), start=run.workers[0].address))
 
+    def export_name(self) -> str:
+        return f"bench-{self.record().id}"
+
+    async def export_lines(self, form: str) -> Iterable[str]:
+        """Its steps, and the command that repeats it."""
+        return export_lines([self.record()], form)
+
+    def do_repeat(self) -> None:
+        show_repeat(self.console, [self.record()])
+
     def do_readings(self) -> None:
         from tui.screens.readings import ReadingsScreen
 
@@ -196,6 +207,24 @@ class BenchScreen(ConsoleScreen):
 
     def do_detach(self) -> None:
         self.console.say("It is detached already: it goes on when this console ends, and is found again.")
+
+
+def export_lines(records: Sequence[BenchRecord], form: str) -> Iterable[str]:
+    """Benchmarks as `bench export` writes them."""
+    from backend.bench.compare import to_csv, to_json_lines
+
+    return to_csv(records).splitlines() if form == "csv" else to_json_lines(records)
+
+
+def show_repeat(console: Console, records: Sequence[BenchRecord]) -> None:
+    """The command that measures each of them again, and on what it was measured."""
+    from tui.screens.same import PageDialog
+
+    lines = []
+    for record in records:
+        versions = ", ".join(f"{name} {text}" for name, text in record.versions.items())
+        lines += [f"# {record.id}{f': {versions}' if versions else ''}", record.command, ""]
+    console.push_screen(PageDialog("The same again", plain_text("\n".join(lines).rstrip())))
 
 
 async def ask_stop_bench(console: Any, bench: Bench) -> None:

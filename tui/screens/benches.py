@@ -13,8 +13,9 @@ from backend.outcomes import OperatorError
 from jobs.statistics import rate_words
 from tui.actions import BENCHES, BY_ID, bindings
 from tui.screens.base import TableScreen
-from tui.screens.bench import BenchScreen, ask_stop_bench
+from tui.screens.bench import BenchScreen, ask_stop_bench, export_lines, show_repeat
 from tui.screens.bench_figures import AXES, CPU, MESH, NO_UTILISATION_CELL, series_of
+from tui.screens.exports import Exporting
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.widgets.throughput_plot import ThroughputPlot
@@ -61,7 +62,7 @@ def row(record: BenchRecord) -> Row:
     )
 
 
-class BenchesScreen(TableScreen):
+class BenchesScreen(Exporting, TableScreen):
     """The list, and the plot of what is marked or under the cursor."""
 
     SCOPE = BENCHES
@@ -143,6 +144,28 @@ class BenchesScreen(TableScreen):
 
         run = self.console.find_run(self.chosen_id())
         self.console.push_screen(LogsScreen(RunLogs(run), start=run.workers[0].address))
+
+    def chosen(self) -> list[BenchRecord]:
+        """The marked benchmarks, or that of the cursor, with all their steps.
+
+        Raises:
+            OperatorError: There is none.
+        """
+        benches = self.console.require_tower().benches
+        ids = [str(found.key) for found in self.table.selected_rows()]
+        if not ids:
+            raise OperatorError("There is no benchmark under the cursor.")
+        return [live.record if (live := benches.active.get(each)) else benches.store.get(each) for each in ids]
+
+    def export_name(self) -> str:
+        return "benches"
+
+    async def export_lines(self, form: str) -> Iterable[str]:
+        """The steps of the marked benchmarks, or of that of the cursor."""
+        return export_lines(self.chosen(), form)
+
+    def do_repeat(self) -> None:
+        show_repeat(self.console, self.chosen())
 
     async def do_compare(self) -> None:
         """What is marked beside each other; one alone with a saved baseline."""

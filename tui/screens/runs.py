@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -15,16 +12,18 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from backend.outcomes import OperatorError, Outcome
+from backend.runs.audit import audit_csv, audit_json
 from backend.runs.model import RunHead, RunState
 from tui.actions import BY_ID, RUNS, bindings
 from tui.durations import format_duration
 from tui.screens.base import TableScreen
+from tui.screens.exports import Exporting
 from tui.screens.run_detail import RunDetail, last_lines, speaker
 from tui.screens.run_questions import ask_note, ask_stop, note_words
 from tui.screens.run_rows import fold_targets, phase_counts
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell
-from tui.wording import count, utc_now
+from tui.wording import utc_now
 
 if TYPE_CHECKING:
     from backend.runs.fanout import WorkerResult
@@ -77,18 +76,7 @@ def row(item: Run | RunHead, now: datetime, note: str = "") -> Row:
     )
 
 
-def write_lines(file: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    """One JSON object a line, private to the operator; times as RFC 3339."""
-
-    def told(value: object) -> str:
-        return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}" if isinstance(value, datetime) else str(value)
-
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as target:
-        for each in rows:
-            target.write(json.dumps(each, default=told) + "\n")
-
-
-class RunsScreen(TableScreen):
+class RunsScreen(Exporting, TableScreen):
     """Newest first."""
 
     SCOPE = RUNS
@@ -203,13 +191,18 @@ class RunsScreen(TableScreen):
     async def do_note(self) -> None:
         await ask_note(self.console, self.chosen_run().id)
 
-    async def do_export_runs(self) -> None:
-        """Writes the audit of every run."""
+    def export_name(self) -> str:
+        return "runs"
+
+    async def export_lines(self, form: str) -> Iterable[str]:
+        """Who ran what, where, when, and how it ended: the marked runs, or every one that is kept."""
         runs = self.console.require_tower().runs
-        file = self.console.require_tower().paths.state_dir / f"runs-{utc_now():%Y%m%d-%H%M%S}.jsonl"
-        rows = list(runs.audit.rows(reversed(runs.history(limit=EVERY_RUN))))
-        await asyncio.to_thread(write_lines, file, rows)
-        self.console.say(f"Wrote {count(len(rows), 'line')} to {file}.")
+        marks = self.table.marks
+        records = [record for record in runs.history(limit=EVERY_RUN) if not marks or record.id in marks]
+        if not records:
+            raise OperatorError("There is no run to export.", "One that was just begun is kept a moment later.")
+        rows = list(runs.audit.rows(reversed(records)))
+        return audit_csv(rows) if form == "csv" else audit_json(rows)
 
     def do_prune(self) -> None:
         from tui.screens.prune import PruneFormScreen

@@ -27,20 +27,20 @@ def page(same: Equivalent) -> str:
     return plain_text("\n".join(lines))
 
 
-class SameDialog(Dialog[None]):
-    """Reads and copies; changes nothing."""
+class PageDialog(Dialog[None]):
+    """A page to read and copy; changes nothing."""
 
     BINDINGS: ClassVar = bindings(DIALOG)
 
-    def __init__(self, title: str, same: Equivalent) -> None:
+    def __init__(self, title: str, text: str) -> None:
         super().__init__()
         self._heading = title
-        self._same = same
+        self._text = text
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide-dialog"):
             yield Static(self._heading, classes="dialog-title", markup=False)
-            yield TextArea(page(self._same), read_only=True, soft_wrap=True, compact=True, id="same")
+            yield TextArea(self._text, read_only=True, soft_wrap=True, compact=True, id="same")
             yield Static("y copies · esc closes", classes="muted", markup=False)
 
     def applies(self, action: Action) -> bool:
@@ -52,3 +52,10 @@ class SameDialog(Dialog[None]):
     def do_copy_page(self) -> None:
         area = self.query_one(TextArea)
         self.console.copy(area.selected_text or area.text)
+
+
+class SameDialog(PageDialog):
+    """The equivalents of something."""
+
+    def __init__(self, title: str, same: Equivalent) -> None:
+        super().__init__(title, page(same))

@@ -281,6 +281,8 @@ SCENES = (
     Scene("costs-states", lambda driven: costs_of(driven, "train-a"), ("WAITING_FOR_RESOURCES", "59.2 chip-hours")),
     Scene("waits", keys("percent_sign"), ("MEDIAN", "longer than any"), client(fleet=(*facts.FLEET, facts.LATE))),
     Scene("waits-now", late_one, ("late-g", "AGAINST", "big-c"), client(fleet=(*facts.FLEET, facts.LATE))),
+    Scene("runs-export", keys("4", "E"), ("Export as", "CSV")),
+    Scene("bench-repeat", keys("5", "asterisk", "g"), ("slicetower bench shardings", "jax 0.10.2")),
     Scene("prune-form", old_runs, ("would go", "ctrl+r lists them")),
     Scene("prune", prune, ("goes", "3 runs with")),
     Scene("prune-none", lambda driven: old_and_listed(driven, "9d"), ("No run ended more than",)),
