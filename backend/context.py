@@ -49,7 +49,7 @@ _CONTEXT_KEYS = (
     "prices",
     "inventory",
 )
-_SSH_KEYS = ("port", "user", "key", "route", "jump", "connect_limit")
+_SSH_KEYS = ("port", "user", "key", "route", "jump", "connect_limit", "roll_call")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ class SSHSettings:
     jump: str = ""
     """user@host:port of the jump host."""
     connect_limit: int = CONNECT_LIMIT
+    roll_call: bool = True
+    """The console asks by itself whether ssh answers on what the cloud calls ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +307,7 @@ def _ssh(table: Table, folder: Path, default_key: Path | None) -> SSHSettings:
         route=table.get_choice("route", "external", ROUTES),
         jump=table.get_str("jump"),
         connect_limit=table.get_int("connect_limit", CONNECT_LIMIT, least=1, most=4096),
+        roll_call=table.get_bool("roll_call", True),
     )
     if settings.route == "jump" and not settings.jump:
         raise table.problem("route", "the route is jump, but no jump host is given.", 'Write jump = "user@host".')

@@ -192,6 +192,27 @@ class QueuedResource:
         )
 
 
+class Standing(StrEnum):
+    """How far it is known that ssh answers on the workers of a request."""
+
+    ANSWERS = "answers"
+    LACKS = "lacks"
+    ASKING = "asking"
+    NOT_ASKED = "not asked"
+
+
+@dataclass(frozen=True, slots=True)
+class SshWord:
+    """Whether ssh answers on what the cloud calls ready: the piece of readiness that no API tells."""
+
+    standing: Standing
+    text: str
+    """In a few words: `slice 1: no ssh on worker 2 (connection refused)`, `asking ssh 5/16`."""
+    answered: int = 0
+    of: int = 0
+    """Workers."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateSince:
     """When the present state began, as far as it was seen."""

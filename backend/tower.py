@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from backend.runs.live import Run
     from backend.runs.manager import RunManager
     from backend.ssh.connections import ConnectionPool
+    from backend.ssh.handshake_errors import Unreachable
     from backend.ssh.keys import AskPassphrase
+    from backend.ssh.rollcall import RollCall
+    from backend.targets import WorkerRef
 
 STOP_TIMEOUT_S = 5.0
 """For each part to end when the tower closes."""
@@ -116,7 +120,41 @@ class Tower:
             instance_name=api.instance_name,
             enrolment=Enrolment(self.context, self.client, api.slice_of, self.journal, self._tell_of_keys),
             made_key=None if self.context.read_only else self._tell_of_keys,
+            news=self._hear,
         )
+
+    @cached_property
+    def roll_call(self) -> RollCall:
+        """Who answers; somebody has to run it."""
+        from backend.ssh.listener import Listener
+        from backend.ssh.rollcall import RollCall
+
+        listener = Listener(self.context, self._pool_made)
+        return RollCall(self.context, listener.listen, self._is_connected)
+
+    async def _pool_made(self) -> ConnectionPool:
+        """The pool; the ssh library is imported where it blocks nobody."""
+        await asyncio.to_thread(importlib.import_module, "backend.ssh.connections")
+        return self.pool
+
+    def _is_connected(self, worker: WorkerRef) -> bool:
+        return "pool" in self.__dict__ and self.pool.is_connected(worker)
+
+    def tell_roll(self, worker: WorkerRef, why: str) -> None:
+        """What somebody else found out of a worker's ssh server, who asked for it."""
+        if "roll_call" in self.__dict__:
+            self.roll_call.hear(worker, why)
+
+    def _hear(self, worker: WorkerRef, error: Unreachable | None) -> None:
+        """What the pool found out is told to who calls the roll."""
+        if "roll_call" not in self.__dict__:
+            return
+        from backend.ssh.handshake_errors import LOGIN, OURS, in_short
+
+        if error is None:
+            self.roll_call.hear(worker, "")
+        elif error.reason not in OURS:
+            self.roll_call.hear(worker, in_short(error), login=error.reason in LOGIN)
 
     def _tell_of_keys(self, text: str, subject: str = "") -> None:
         self.record(text, subject=subject)

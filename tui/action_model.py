@@ -14,6 +14,7 @@ PREFLIGHT, RUN_PLOT, READINGS = "preflight", "run plot", "readings"
 CHECK, FREE, COPIES, FORWARDS, POLICIES = "check", "free", "copies", "forwards", "policies"
 COSTS, COST_STATES, WAITS = "costs", "cost states", "waits"
 PRUNE_FORM, PRUNE = "prune form", "prune"
+ANSWERS = "answers"
 SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM = "setup form", "copy form", "keep form", "race form"
 CHECK_FORM, FREE_FORM = "check form", "free form"
 LOG_SEARCH = "log search"
@@ -25,6 +26,7 @@ MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVE
     PREFLIGHT,
     RUN_PLOT,
     READINGS,
+    ANSWERS,
     CHECK,
     FREE,
     COPIES,
@@ -47,6 +49,7 @@ FULL_FORMS = frozenset({CREATE, RUN_FORM, BENCH_FORM, SWEEP_FORM, SETUP_FORM, CO
 """Forms that fill the terminal: letters are typed there, verbs are control and function keys."""
 FORMS = FULL_FORMS | {DIALOG}
 TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEEP, OPERATIONS}) | {
+    ANSWERS,
     READINGS,
     CHECK,
     FREE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui.action_model import (
+    ANSWERS,
     BENCH,
     BENCHES,
     CHECK,
@@ -53,6 +54,7 @@ REQUEST_ACTIONS: tuple[Action, ...] = (
             COMPARE,
             READINGS,
             SWEEP,
+            ANSWERS,
             CHECK,
             FREE,
             COPIES,

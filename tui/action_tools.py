@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui.action_model import (
+    ANSWERS,
     CHECK,
     COPIES,
     FLEET,
@@ -38,6 +39,14 @@ TOOL_ACTIONS: tuple[Action, ...] = (
         "Look at every worker: chips and who holds them, versions, disks, clocks, ports; what is odd stands first.",
         _HAVE_WORKERS - {CHECK},
         words=("check",),
+    ),
+    Action(
+        "ask-ssh",
+        ("W",),
+        "ask ssh",
+        "Log in to every worker of what is marked, or of the cursor, and see who answers, slice by slice.",
+        on(FLEET, WORKERS),
+        words=("ask-ssh",),
     ),
     Action(
         "free",
@@ -105,7 +114,7 @@ TOOL_ACTIONS: tuple[Action, ...] = (
         ("Z",),
         "cancel",
         "Cancel what is going on here.",
-        on(CHECK, FREE, COPIES, PRUNE, LOG_SEARCH),
+        on(ANSWERS, CHECK, FREE, COPIES, PRUNE, LOG_SEARCH),
         hint=3,
     ),
     Action("close-forward", ("X",), "close", "Close this forward.", on(FORWARDS), hint=2),

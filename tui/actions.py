@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from textual.binding import Binding, BindingType
 
 from tui.action_model import (
+    ANSWERS,
     BENCH,
     BENCH_FORM,
     BENCHES,
@@ -65,6 +66,7 @@ from tui.action_table import ACTIONS
 
 __all__ = [
     "ACTIONS",
+    "ANSWERS",
     "BENCH",
     "BENCHES",
     "BENCH_FORM",

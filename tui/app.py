@@ -243,6 +243,7 @@ class SliceTower(Toasts, Station, Navigation):
                 self.open_tower()
             return
         self.tower.watch.poke()
+        self.ask_ssh_again()
 
     def do_pause(self) -> None:
         self.paused = not self.paused

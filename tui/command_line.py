@@ -30,6 +30,7 @@ ARGUMENTS: dict[str, str] = {
     "race": "[NAME]",
     "maintenance": "NAME",
     "gcloud": "NAME",
+    "ask-ssh": "TARGET...",
     "check": "TARGET...",
     "free": "TARGET...",
     "setup": "TARGET...",
@@ -48,7 +49,7 @@ ARGUMENTS: dict[str, str] = {
 
 TARGET_WORDS = frozenset(
     {"w", "workers", "run", "x", "bench", "logs", "shell", "describe", "delete", "recreate", "reset", "gcloud"}
-    | {"check", "free", "setup", "copy", "forward", "keep", "race", "maintenance"}
+    | {"ask-ssh", "check", "free", "setup", "copy", "forward", "keep", "race", "maintenance"}
 )
 HISTORY_LIMIT = 200
 

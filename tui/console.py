@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from backend.cloud.equivalents import Equivalent
     from backend.cloud.recover import Recovery
     from backend.context import Context
-    from backend.model import Event, EventKind, Fleet, QueuedResource, Slice
+    from backend.model import Event, EventKind, Fleet, QueuedResource, Slice, SshWord
     from backend.outcomes import OperatorError
     from backend.runs.manager import Run
     from backend.runs.model import RunRequest
+    from backend.ssh.roll import Place
     from backend.targets import WorkerRef
     from backend.tower import Tower
     from tui.command_line import CommandLine, History
@@ -114,12 +115,20 @@ class Console(App[int]):
     def notes_about(self, key: tuple[str, str, str]) -> list[str]:
         raise NotImplementedError
 
-    def ssh_words(self, item: QueuedResource) -> list[str]:
-        """Whether ssh answers on the workers of a request."""
+    def ssh_word(self, item: QueuedResource | Slice) -> SshWord | None:
+        """Whether ssh answers on what the cloud calls ready; None where it calls nothing so."""
         raise NotImplementedError
 
-    def ssh_lacks(self, item: QueuedResource) -> str:
-        """Which slice lacks ssh, as far as it was asked for."""
+    def ssh_unanswered(self) -> tuple[int, Mapping[Place, str]]:
+        """A version, and what to say of each worker that does not answer (yet)."""
+        raise NotImplementedError
+
+    def ask_ssh_again(self) -> None:
+        """Asks at once whether ssh answers, whatever is known."""
+        raise NotImplementedError
+
+    def ask_ssh_first(self, item: QueuedResource | Slice | None) -> None:
+        """This one is looked at: whether ssh answers there is asked before the others."""
         raise NotImplementedError
 
     def live_runs(self) -> list[Run]:

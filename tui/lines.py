@@ -166,6 +166,7 @@ def _logs(console: Navigation, line: CommandLine) -> None:
 def _tool(console: Navigation, line: CommandLine) -> None:
     """A tool for the targets that are named."""
     words = {
+        "ask-ssh": console.open_answers,
         "check": console.open_check,
         "free": console.open_free,
         "setup": console.open_setup,
@@ -242,6 +243,7 @@ LINES: dict[str, Callable[[Navigation, CommandLine], None]] = {
     "maintenance": _on_request,
     "gcloud": _on_request,
     "logs": _logs,
+    "ask-ssh": _tool,
     "check": _tool,
     "free": _tool,
     "setup": _tool,

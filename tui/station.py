@@ -7,6 +7,7 @@ import gc
 import importlib
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from backend.cloud.recover import Recovery
     from backend.cloud.requests import CreateRequest
     from backend.context import Context
-    from backend.model import Fleet, QueuedResource
+    from backend.model import Fleet, QueuedResource, Slice, SshWord
     from backend.notifications import Notice, NotificationSettings
-    from backend.ssh.greetings import Greetings
+    from backend.ssh.roll import Place
+    from backend.ssh.rollcall import RollCall
     from backend.tower import Tower
 
 READ_BYTES_PER_S = 60_000_000
@@ -61,12 +63,11 @@ class Station(Console):
         self._notification: NotificationSettings | None = None
         self._wishes_at = 0.0
         self._pressed_at = self._held_from = -KEY_FIRST_S
-        self._counted: tuple[Fleet | None, tuple[int, int, int], int] = (None, (0, 0, 0), 0)
-        """A fleet with its chips (`totals`) and ready workers: counting thousands at every tick is dear."""
+        self._counted: tuple[Fleet | None, tuple[int, int, int]] = (None, (0, 0, 0))
+        """A fleet with its chips (`totals`): counting thousands at every tick is dear."""
         self._open_wishes: tuple[Intent, ...] = ()
         self._keeps: tuple[Keep, ...] = ()
         self._lost_races = 0
-        self._greetings: Greetings | None = None
 
     def open_tower(self) -> None:
         """Opens the tower in the background; also the cure when that failed before."""
@@ -86,13 +87,16 @@ class Station(Console):
             self._begin_recovery(tower)
             self._begin_notices(tower)
             self.run_worker(self._take_up_runs(tower), group="reattach", name="find runs again", exit_on_error=False)
+            self.run_worker(
+                self._call_the_roll(tower), group="roll", name="ask whether ssh answers", exit_on_error=False
+            )
             try:
                 await self._leave.wait()
             finally:
                 self.drop_forwards()
                 await self.drop_policies()
-                self.tower = self.recovery = self._greetings = None
-                for group in ("recovery", "reattach", "notices", "greetings"):
+                self.tower = self.recovery = None
+                for group in ("recovery", "reattach", "notices", "roll"):
                     self.workers.cancel_group(self, group)
 
     def _begin_recovery(self, tower: Tower) -> None:
@@ -271,16 +275,19 @@ class Station(Console):
             return facts
         fleet, now = self.fleet, utc_now()
         if fleet is not self._counted[0]:
-            self._counted = (fleet, totals(fleet), sum(item.workers_ready for item in fleet.queued_resources))
-        _, (active, waiting, dead), workers = self._counted
+            self._counted = (fleet, totals(fleet))
+        _, (active, waiting, dead) = self._counted
+        roll = self._roll
+        answering, asked = roll.counts() if roll is not None else (0, 0)
         # Asking for the pool would make it, and import the ssh library, before anything was connected.
         pool = vars(tower).get("pool")
         return replace(
             facts,
             api_age_s=poll_age_s(fleet, now),
             api_error=facts.api_error or poll_error(fleet),
-            ssh_connected=pool.connected if pool is not None else 0,
-            ssh_total=workers,
+            ssh_answering=answering,
+            ssh_asked=asked,
+            ssh_open=pool.connected if pool is not None else 0,
             active_chips=active,
             waiting_chips=waiting,
             dead_chips=dead,
@@ -340,19 +347,40 @@ class Station(Console):
                 lines.append(f"kept: {left[0]} preemptions and {left[1]} failures left; {runs}")
         return [plain(line) for line in lines]
 
-    def ssh_words(self, item: QueuedResource) -> list[str]:
-        """Whether ssh answers on a request that the cloud calls ready; asked for the one that is looked at."""
-        if self.tower is None or not item.ready:
-            return []
-        from backend.ssh.greetings import Greetings
+    def ssh_word(self, item: QueuedResource | Slice) -> SshWord | None:
+        if self.tower is None:
+            return None
+        from backend.model import SshWord, Standing
+        from backend.ssh.roll import number_to_call
 
-        if self._greetings is None:
-            self._greetings = Greetings(self.tower.context)
-        if self._greetings.due(item):
-            self.run_worker(self._greetings.ask(item), group="greetings", name="ask for ssh", exit_on_error=False)
-        said = self._greetings.said(item)
-        return [said] if said else []
+        number = number_to_call(item)
+        if not number:
+            return None
+        roll = self._roll
+        return roll.word(item) if roll is not None else SshWord(Standing.ASKING, f"asking ssh 0/{number}", 0, number)
 
-    def ssh_lacks(self, item: QueuedResource) -> str:
-        """Which slice lacks ssh, as far as it was asked for."""
-        return self._greetings.lacking(item) if self._greetings is not None else ""
+    def ssh_unanswered(self) -> tuple[int, Mapping[Place, str]]:
+        roll = self._roll
+        return (roll.version, roll.unanswered) if roll is not None else (0, {})
+
+    def ask_ssh_first(self, item: QueuedResource | Slice | None) -> None:
+        if (roll := self._roll) is not None and item is not None:
+            from backend.ssh.roll import key_of
+
+            roll.look_first(key_of(item))
+
+    def ask_ssh_again(self) -> None:
+        if (roll := self._roll) is not None:
+            roll.again()
+
+    @property
+    def _roll(self) -> RollCall | None:
+        """None while nobody calls it: it begins when the fleet is known."""
+        return vars(self.tower).get("roll_call") if self.tower is not None else None
+
+    async def _call_the_roll(self, tower: Tower) -> None:
+        """Asks, as long as the tower is open, whether ssh answers on what the cloud calls ready."""
+        while not tower.watch.fleet.loaded:
+            await tower.watch.next_snapshot()
+        await asyncio.to_thread(importlib.import_module, "backend.ssh.rollcall")
+        await tower.roll_call.run(lambda: tower.watch.fleet)

@@ -121,6 +121,9 @@ class Toolbox(Console):
     def do_check(self) -> None:
         self.open_check(self.targets())
 
+    def do_ask_ssh(self) -> None:
+        self.open_answers(self.targets())
+
     def do_free(self) -> None:
         self.open_free(self.targets())
 
@@ -161,6 +164,11 @@ class Toolbox(Console):
         from tui.screens.check import CheckScreen
 
         self.push_screen(CheckScreen(targets))
+
+    def open_answers(self, targets: Sequence[str]) -> None:
+        from tui.screens.answers import AnswersScreen
+
+        self.push_screen(AnswersScreen(targets))
 
     def open_free(self, targets: Sequence[str]) -> None:
         from tui.screens.free import FreeScreen

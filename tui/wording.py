@@ -10,7 +10,7 @@ from backend.sanitize import plain
 from tui.durations import format_duration
 
 if TYPE_CHECKING:
-    from backend.model import Fleet, QueuedResource, Slice, StateSince
+    from backend.model import Fleet, QueuedResource, Slice, SshWord, StateSince
 
 
 def age(since: datetime | None, now: datetime) -> str:
@@ -55,14 +55,14 @@ def totals(fleet: Fleet) -> tuple[int, int, int]:
     return active, waiting, dead
 
 
-def sentences(item: QueuedResource, since: StateSince | None, now: datetime) -> list[str]:
+def sentences(item: QueuedResource, since: StateSince | None, now: datetime, ssh: SshWord | None = None) -> list[str]:
     """What is known of a request beyond its row: advice, what is missing, the cloud's own words, maintenance."""
     from backend.cloud.advice import Urgency, advice, readiness
     from backend.model import QueuedResourceState
 
     lines = []
-    said = advice(item, since, now)
-    if said.text and said.urgency not in (Urgency.NONE, Urgency.OK):
+    said = advice(item, since, now, ssh)
+    if said.text and said.urgency not in (Urgency.NONE, Urgency.OK) and (ssh is None or said.text != ssh.text):
         lines.append(said.text[:1].upper() + said.text[1:] + ".")
     if item.state == QueuedResourceState.ACTIVE:
         lines += [f"Slice {lacking.slice_index}: {lacking.what}." for lacking in readiness(item)]

@@ -18,6 +18,8 @@ from backend.model import (
     QueuedResource,
     QueuedResourceState,
     Slice,
+    SshWord,
+    Standing,
     StateSince,
 )
 
@@ -112,13 +114,18 @@ def _named(missing: tuple[Missing, ...]) -> str:
     return first if len(missing) == 1 else f"{first}, and {len(missing) - 1} more"
 
 
-def advice(qr: QueuedResource, since: StateSince | None, now: datetime) -> Advice:
+CLOUDS_WORD = "ready by the cloud's word"
+"""Of a view that asked no worker whether ssh answers."""
+
+
+def advice(qr: QueuedResource, since: StateSince | None, now: datetime, ssh: SshWord | None = None) -> Advice:
     """The NOTE of one request.
 
     Args:
         qr: The request, joined with its slices.
         since: When its state began, as far as it was seen.
         now: The present, UTC.
+        ssh: Whether ssh answers; None where nobody asks.
     """
     age_s = _age_s(qr, since, now)
     alarm = _alarm(qr)
@@ -126,7 +133,7 @@ def advice(qr: QueuedResource, since: StateSince | None, now: datetime) -> Advic
         return alarm
     match qr.state:
         case QueuedResourceState.ACTIVE:
-            return _active(qr)
+            return _active(qr, ssh)
         case QueuedResourceState.PROVISIONING:
             return _provisioning(qr, age_s)
         case QueuedResourceState.FAILED:
@@ -167,15 +174,18 @@ def _alarm(qr: QueuedResource) -> Advice | None:
     )
 
 
-def _active(qr: QueuedResource) -> Advice:
+def _active(qr: QueuedResource, ssh: SshWord | None) -> Advice:
     missing = readiness(qr)
     if missing:
         return Advice(_named(missing), "", Urgency.WARNING)
+    if ssh is not None and ssh.standing is not Standing.ANSWERS:
+        return Advice(ssh.text, "", Urgency.WARNING if ssh.standing is Standing.LACKS else Urgency.INFO)
+    ready = CLOUDS_WORD if ssh is None else "ready"
     for item in qr.slices:
         if item.maintenance is not None:
             when = item.maintenance.window_start or "soon"
-            return Advice(f"ready; maintenance of slice {item.index} from {when}", "", Urgency.INFO)
-    return Advice("ready", "", Urgency.OK)
+            return Advice(f"{ready}; maintenance of slice {item.index} from {when}", "", Urgency.INFO)
+    return Advice(ready, "", Urgency.OK)
 
 
 def _provisioning(qr: QueuedResource, age_s: float) -> Advice:

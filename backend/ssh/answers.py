@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from backend.outcomes import OperatorError
@@ -33,6 +33,10 @@ class Silent:
         return isinstance(self.error, Unreachable) and self.error.reason in LASTING
 
 
+Seen = Callable[[WorkerRef, Silent | None], None]
+"""Told of each worker as soon as it has answered (None), or did not."""
+
+
 class Answers:
     """Logs in to each worker once; who has answered is not asked again, as long as it is the same node."""
 
@@ -41,12 +45,20 @@ class Answers:
         self._answered: set[tuple[str, str, int]] = set()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def ask(self, workers: Sequence[WorkerRef], timeout_s: float) -> list[Silent]:
+    async def ask(
+        self,
+        workers: Sequence[WorkerRef],
+        timeout_s: float,
+        seen: Seen = lambda _worker, _silent: None,
+        waits: Callable[[WorkerRef, str], None] = lambda _worker, _text: None,
+    ) -> list[Silent]:
         """Those of the workers that do not let the operator in, in their order.
 
         Args:
             workers: All workers of a request.
             timeout_s: For all of it; who was not reached by then counts as silent.
+            seen: Told of each as it goes on.
+            waits: Told what a worker is waited for; the empty text when it is not any more.
 
         Raises:
             OperatorError: There is no usable key.
@@ -56,16 +68,23 @@ class Answers:
             return []
         await self._pool.require_key()
         ends_at = asyncio.get_running_loop().time() + timeout_s
-        told = await asyncio.gather(*(self._one(worker, ends_at) for worker in wanted))
+
+        async def one(worker: WorkerRef) -> Silent | None:
+            silent = await self._one(worker, ends_at, waits)
+            seen(worker, silent)
+            return silent
+
+        told = await asyncio.gather(*map(one, wanted))
         return [each for each in told if each is not None]
 
-    async def _one(self, worker: WorkerRef, ends_at: float) -> Silent | None:
+    async def _one(self, worker: WorkerRef, ends_at: float, waits: Callable[[WorkerRef, str], None]) -> Silent | None:
         was_open = self._pool.is_connected(worker)
         waiting = ""
 
         def keep(text: str) -> None:
             nonlocal waiting
             waiting = text or waiting
+            waits(worker, text)
 
         try:
             async with asyncio.timeout_at(ends_at), self._turns:

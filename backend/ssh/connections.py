@@ -154,6 +154,7 @@ class ConnectionPool:
         instance_name: Compute Engine name of a worker, for the route `iap`.
         enrolment: Adds the key to nodes that refuse it; None adds nothing.
         made_key: Told of a key that was made because the operator had none; None makes none.
+        news: Told of each connection that was opened, or why it could not be.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class ConnectionPool:
         instance_name: Callable[[WorkerRef], Awaitable[str]] | None = None,
         enrolment: Enrolment | None = None,
         made_key: Callable[[str], None] | None = None,
+        news: Callable[[WorkerRef, Unreachable | None], None] = lambda _worker, _error: None,
         handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
         boot_retry_s: float = BOOT_RETRY_S,
     ) -> None:
@@ -180,7 +182,8 @@ class ConnectionPool:
         """Users of nodes with OS Login, by node."""
         self._turns = Turns(context.ssh.connect_limit)
         self._places: dict[tuple[str, int, str, str], _Place] = {}
-        self._dialler = Dialler(context, ask_passphrase, handshake_timeout_s, made_key)
+        self.dialler = Dialler(context, ask_passphrase, handshake_timeout_s, made_key)
+        self._news = news
         self._closing = False
         self._looking: asyncio.TimerHandle | None = None
         """Of `_look`; none while all connections are idle."""
@@ -221,7 +224,7 @@ class ConnectionPool:
             if self._closing:
                 raise Unreachable(worker, Reason.NETWORK, f"{worker.address}: the connections are being closed.")
             if place.opening is None:
-                place.opening = asyncio.ensure_future(self._open(worker, place))
+                place.opening = asyncio.ensure_future(self._attempt(worker, place))
             await self._opened(place, place.opening, note)
 
     def _look(self) -> None:
@@ -251,6 +254,15 @@ class ConnectionPool:
                 opening.cancel()
                 place.opening = None
 
+    async def _attempt(self, worker: WorkerRef, place: _Place) -> _Line:
+        try:
+            line = await self._open(worker, place)
+        except Unreachable as error:
+            self._news(worker, error)
+            raise
+        self._news(worker, None)
+        return line
+
     async def _open(self, worker: WorkerRef, place: _Place) -> _Line:
         """Brings one connection up, with all its retries.
 
@@ -273,7 +285,7 @@ class ConnectionPool:
             try:
                 async with self._turns.turn(route):
                     place.tell("")
-                    connection = await self._dialler.connect(worker, route, client, trust)
+                    connection = await self.dialler.connect(worker, route, client, trust)
             except asyncssh.HostKeyNotVerifiable as error:
                 changed = (
                     None if rekeyed or client.shown is None else await self._retrust(worker, client.shown, trust)
@@ -320,17 +332,17 @@ class ConnectionPool:
             Unreachable: It is not.
         """
         if self._enrolment is None:
-            raise self._dialler.refused_login(worker, route, error) from error
+            raise self.dialler.refused_login(worker, route, error) from error
         first = enrolled is None
         if enrolled is None:
             place.tell("publickey refused: looking at the node's metadata")
-            enrolled = await self._enrolment.enrol(worker, route.user, await self._dialler.identity(route.key))
+            enrolled = await self._enrolment.enrol(worker, route.user, await self.dialler.identity(route.key))
         left = enrolled.until - time.time()
         if first and enrolled.user:
             self._users[node_of(worker)] = enrolled.user
             return replace(route, user=enrolled.user), enrolled
         if left <= 0:
-            raise self._dialler.refused_login(worker, route, error, enrolled.why, enrolled.cure) from error
+            raise self.dialler.refused_login(worker, route, error, enrolled.why, enrolled.cure) from error
         if not first:
             place.tell(f"the key was added to the node, asking again for {left:.0f} s")
             await asyncio.sleep(min(left, self._boot_retry_s * random.uniform(0.8, 1.2)))
@@ -362,7 +374,7 @@ class ConnectionPool:
         Raises:
             OperatorError: There is no usable key.
         """
-        return await self._dialler.identity()
+        return await self.dialler.identity()
 
     async def require_key(self) -> None:
         """Loads the operator's key before it is needed by hundreds at once.
@@ -371,7 +383,7 @@ class ConnectionPool:
             OperatorError: There is no usable key.
         """
         if self._context.ssh.route != "config":
-            await self._dialler.identity()
+            await self.dialler.identity()
 
     async def disconnect(self, worker: WorkerRef) -> None:
         """Closes the connections to one worker; what runs there is not stopped."""
@@ -389,7 +401,7 @@ class ConnectionPool:
             task.cancel()
         await asyncio.gather(*openings, return_exceptions=True)
         await close_all([line.connection for place in self._places.values() for line in place.lines])
-        await self._dialler.close()
+        await self.dialler.close()
         if self._enrolment is not None:
             await self._enrolment.close()
         self.host_keys.flush()

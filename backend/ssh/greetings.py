@@ -1,129 +1,148 @@
-"""Whether an ssh server answers on workers, without logging in: the last piece of readiness, for screens.
+"""What an ssh server says first, heard over every route without logging in to the worker.
 
-A server greets (`SSH-2.0-...`) before any key is shown, so nothing of the operator's is used and nothing is left on the worker.
-Asked only where workers are reached directly; who has greeted is not asked again as long as it is the same node.
+A server greets (`SSH-2.0-...`) before any key is shown, so nothing of the operator's reaches the worker and nothing is left
+there. A jump host is logged in to, as ever, but only with a key that needs nobody's help; a program (gcloud's tunnel, a
+ProxyCommand) is ended as soon as it has brought the greeting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import signal
+import socket
 from contextlib import suppress
-from time import monotonic
 
-from backend.context import Context
-from backend.model import QueuedResource
-from backend.targets import WorkerRef, workers_of
+from backend.ssh.proxies import Proxy
 
-AT_ONCE = 16
-MOST_WORKERS = 256
-"""Of one request: for more, a look would be a storm, and `qr wait` asks them all."""
-GREETING_S = 5.0
-AGAIN_S = 15.0
-"""Between two looks at a worker that did not greet: servers that are asked too often refuse for a while."""
-DIRECT = frozenset({"external", "internal"})
-NAMED = 3
-
-Identity = tuple[str, str, int]
+DIRECT_S, PROGRAM_S = 5.0, 30.0
+"""For one greeting. A tunnel of gcloud's alone takes seconds to come up."""
+MOST_BYTES = 4096
+"""Lines that a server may send before its greeting (RFC 4253, 4.2)."""
+END_S = 3.0
+"""For a program to end."""
 
 
-class Greetings:
-    """What is known of the ssh servers of workers."""
+class Closed(Exception):
+    """Nobody can be asked now: a jump host, a key or a program is missing. Its text says which, in a few words."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._greeted: set[Identity] = set()
-        self._silent: dict[Identity, tuple[float, str]] = {}
-        """When it was last asked, and what was wrong."""
-        self._asking: set[Identity] = set()
 
-    def due(self, item: QueuedResource) -> bool:
-        """Whether there is somebody to ask now."""
-        return bool(self._wanted(item))
+class Greeting:
+    """Bytes of a server, judged as they come."""
 
-    def _wanted(self, item: QueuedResource) -> list[WorkerRef]:
-        if self._context.ssh.route not in DIRECT or not item.ready:
-            return []
-        workers = workers_of(item)
-        if len(workers) > MOST_WORKERS:
-            return []
-        now = monotonic()
-        return [
-            worker
-            for worker in workers
-            if (identity := _identity(worker)) not in self._greeted
-            and identity not in self._asking
-            and now - self._silent.get(identity, (float("-inf"), ""))[0] >= AGAIN_S
-        ]
+    def __init__(self) -> None:
+        self._data = b""
 
-    async def ask(self, item: QueuedResource) -> None:
-        """Asks those that are due, some at a time."""
-        turns = asyncio.Semaphore(AT_ONCE)
-        wanted = self._wanted(item)
-        self._asking.update(map(_identity, wanted))
-        try:
-            await asyncio.gather(*(self._one(worker, turns) for worker in wanted))
-        finally:
-            self._asking.difference_update(map(_identity, wanted))
+    def feed(self, data: bytes) -> bool:
+        """Whether it is known by now that this is an ssh server, or none."""
+        self._data += data
+        return self.is_ssh or len(self._data) > MOST_BYTES
 
-    async def _one(self, worker: WorkerRef, turns: asyncio.Semaphore) -> None:
-        async with turns:
-            why = await self._listen(worker)
-        if why:
-            self._silent[_identity(worker)] = (monotonic(), why)
-        else:
-            self._silent.pop(_identity(worker), None)
-            self._greeted.add(_identity(worker))
+    @property
+    def is_ssh(self) -> bool:
+        return any(line.startswith(b"SSH-") for line in self._data.split(b"\n"))
 
-    async def _listen(self, worker: WorkerRef) -> str:
-        """Why it does not greet, in a few words; empty when it does."""
-        host = worker.external_ip if self._context.ssh.route == "external" else worker.internal_ip
-        if not host:
-            return f"no {self._context.ssh.route} address"
-        try:
-            async with asyncio.timeout(GREETING_S):
-                reader, writer = await asyncio.open_connection(host, self._context.ssh.port)
-                try:
-                    greeting = await reader.read(4)
-                finally:
-                    writer.close()
-                    with suppress(OSError):
-                        await writer.wait_closed()
-        except TimeoutError:
-            return "no answer"
-        except OSError as error:
-            return os.strerror(error.errno).lower() if error.errno else "not reachable"
-        return "" if greeting == b"SSH-" else "connection closed" if not greeting else "no ssh server"
-
-    def said(self, item: QueuedResource) -> str:
-        """`ssh answers on 8 of 8 workers`, or which slice lacks it; empty where nobody is asked."""
-        if self._context.ssh.route not in DIRECT or not item.ready:
+    def lacks(self, *, ended: bool) -> str:
+        """What is wrong, in a few words; empty where it is an ssh server."""
+        if self.is_ssh:
             return ""
-        workers = workers_of(item)
-        if len(workers) > MOST_WORKERS:
-            return f"whether ssh answers on {len(workers)} workers: `slicetower qr wait {item.name}` asks"
-        lacking = self.lacking(item)
-        if lacking:
-            return lacking
-        greeted = sum(_identity(worker) in self._greeted for worker in workers)
-        return f"ssh answers on {greeted} of {len(workers)} workers"
-
-    def lacking(self, item: QueuedResource) -> str:
-        """Which slice of a ready request lacks ssh, as far as anybody asked; empty while nobody found one."""
-        if not self._silent or not item.ready:
-            return ""
-        lacking: dict[int, list[WorkerRef]] = {}
-        for worker in workers_of(item):
-            if _identity(worker) in self._silent:
-                lacking.setdefault(worker.slice_index, []).append(worker)
-        return "; ".join(self._lacks(index, found) for index, found in sorted(lacking.items())[:NAMED])
-
-    def _lacks(self, index: int, found: list[WorkerRef]) -> str:
-        why = self._silent[_identity(found[0])][1]
-        numbers = ", ".join(str(worker.worker_index) for worker in found[:NAMED])
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        return f"slice {index}: no ssh on worker {numbers}{more} ({why})"
+        if b"MaxStartups" in self._data or b"Not allowed at this time" in self._data:
+            return "its sshd takes no more connections now"
+        if self._data:
+            return "no ssh server"
+        return "connection closed" if ended else "no answer"
 
 
-def _identity(worker: WorkerRef) -> Identity:
-    return (worker.node_id, worker.uid, worker.worker_index)
+class _Ear(asyncio.Protocol):
+    """Hears one server without a stream's machinery: there are thousands of them."""
+
+    def __init__(self, greeting: Greeting, known: asyncio.Future[bool]) -> None:
+        self._greeting = greeting
+        self._known = known
+        """Its result: whether the server ended the connection."""
+
+    def data_received(self, data: bytes) -> None:
+        if self._greeting.feed(data):
+            self._set(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._set(True)
+
+    def _set(self, ended: bool) -> None:
+        if not self._known.done():
+            self._known.set_result(ended)
+
+
+async def directly(host: str, port: int, greeting: Greeting) -> str:
+    """Over a connection of its own."""
+    loop = asyncio.get_running_loop()
+    known: asyncio.Future[bool] = loop.create_future()
+    transport: asyncio.Transport | None = None
+    try:
+        async with asyncio.timeout(DIRECT_S):
+            transport, _ = await loop.create_connection(lambda: _Ear(greeting, known), host, port)
+            ended = await known
+    except TimeoutError:
+        return greeting.lacks(ended=False)
+    except OSError as error:
+        return os_words(error)
+    finally:
+        if transport is not None:
+            transport.abort()
+    return greeting.lacks(ended=ended)
+
+
+def os_words(error: OSError) -> str:
+    """`connection refused`, `no route to host`.
+
+    Raises:
+        Closed: It is this machine that lacks something.
+    """
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        raise Closed("no more open files here") from error
+    if isinstance(error, socket.gaierror):
+        return "unknown host name"
+    return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else "not reachable"
+
+
+async def by_program(command: tuple[str, ...], greeting: Greeting) -> str:
+    """Over the standard output of a program, which is ended, with what it began, right after."""
+    try:
+        proxy = Proxy(command)
+    except OSError as error:
+        raise Closed(f"no file for what {command[0]} says ({os_words(error)})") from error
+    process = None
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *proxy.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        ended = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROGRAM_S):
+                while not ended:
+                    data = await process.stdout.read(MOST_BYTES)
+                    ended = not data
+                    if greeting.feed(data):
+                        break
+        lacks = greeting.lacks(ended=ended)
+        said = proxy.last_words() if lacks else ""
+        return f"{lacks}: {said}"[:120] if said else lacks
+    except OSError as error:
+        raise Closed(f"{command[0]} can't be started ({os_words(error)})") from error
+    finally:
+        if process is not None:
+            await _end(process)
+        proxy.close()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_S):
+            await process.wait()

@@ -118,7 +118,7 @@ class Dialler:
             if proxy_command:
                 options["proxy_command"] = list(proxy_command)
             if route.hop is not None:
-                options["tunnel"] = await self._hop(worker, route.hop)
+                options["tunnel"] = await self.hop(worker, route.hop)
             async with asyncio.timeout(self._timeout_s):
                 return await asyncssh.connect(
                     route.host,
@@ -181,7 +181,19 @@ class Dialler:
             task = self._identities[path] = asyncio.ensure_future(load_identity(path, self._ask, self._made_key))
         return await asyncio.shield(task)
 
-    async def _hop(self, worker: WorkerRef, hop: Hop) -> asyncssh.SSHClientConnection:
+    async def load_quietly(self, key: Path | None = None) -> None:
+        """Loads the keys if that needs nobody: no passphrase is asked for, and no key is made.
+
+        Raises:
+            OperatorError: It would, or there is no usable key.
+        """
+        path = key or self._context.ssh.key
+        task = self._identities.get(path)
+        if task is None or (task.done() and _failed(task)):
+            found = await load_identity(path, None, None)
+            self._identities[path] = asyncio.ensure_future(_known(found))
+
+    async def hop(self, worker: WorkerRef, hop: Hop) -> asyncssh.SSHClientConnection:
         """The one connection to a jump host that all tunnels share.
 
         Its host key is checked against the operator's own known_hosts: no API knows it.
@@ -196,7 +208,7 @@ class Dialler:
         if not options["username"]:
             del options["username"]
         if hop.via is not None:
-            options["tunnel"] = await self._hop(worker, hop.via)
+            options["tunnel"] = await self.hop(worker, hop.via)
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await asyncssh.connect(hop.host, hop.port, **options)
@@ -238,6 +250,10 @@ class Dialler:
         for loaded in identities:
             if not _failed(loaded):
                 loaded.result().close()
+
+
+async def _known(found: Identity) -> Identity:
+    return found
 
 
 def _failed(task: asyncio.Task[Any]) -> bool:

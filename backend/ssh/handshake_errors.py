@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 
 from backend.outcomes import ExitCode, OperatorError
@@ -28,6 +29,27 @@ class Unreachable(OperatorError):
         super().__init__(what, cure, exit_code=ExitCode.UNREACHABLE, raw=plain(raw))
         self.worker = worker
         self.reason = reason
+
+
+LOGIN = frozenset({Reason.PERMISSION, Reason.HOST_KEY, Reason.PROTOCOL})
+"""The server answers, and lets nobody in."""
+OURS = frozenset({Reason.ADDRESS, Reason.FILES})
+"""It was not tried: these tell nothing of the server."""
+
+
+def in_short(error: Unreachable) -> str:
+    """In a few words: `connection refused`, `key refused`."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno and cause.errno > 0:
+            return os.strerror(cause.errno).lower()
+        cause = cause.__cause__
+    return {
+        Reason.NETWORK: "connection closed",
+        Reason.TIMEOUT: "no answer",
+        Reason.PERMISSION: "key refused",
+        Reason.HOST_KEY: "wrong host key",
+    }.get(error.reason, str(error.reason))
 
 
 class Retry(Exception):

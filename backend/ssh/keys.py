@@ -42,11 +42,6 @@ class Identity:
             self.agent.close()
 
 
-def login_name(user: str) -> str:
-    """The user on the workers: the context's, else the operator's own name, as gcloud does."""
-    return user or getpass.getuser()
-
-
 def gcloud_key() -> Path:
     """Where gcloud looks for a key, and makes one."""
     return GCLOUD_KEY.expanduser()

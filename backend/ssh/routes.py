@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -13,7 +14,6 @@ from backend import inventory
 from backend.context import Context
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
-from backend.ssh.keys import login_name
 from backend.ssh.proxies import expanded
 from backend.targets import WorkerRef
 
@@ -23,6 +23,11 @@ SHARED_SSHD_LIMIT = 8
 """Handshakes in flight to one sshd: by default it drops at random from the tenth on (MaxStartups 10:30:100)."""
 
 OPENSSH_CONFIG_TIMEOUT_S = 10.0
+
+
+def login_name(user: str) -> str:
+    """The user on the workers: the context's, else the operator's own name, as gcloud does."""
+    return user or getpass.getuser()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +88,16 @@ def parse_hop(text: str) -> Hop:
 class Turns:
     """Who may shake hands now: so many at once, fewer where they pass one door, fewest at one sshd."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, sshd_limit: int = SHARED_SSHD_LIMIT) -> None:
         self._all = asyncio.Semaphore(limit)
+        self._sshd_limit = sshd_limit
         self._shared: dict[tuple[str, ...], tuple[asyncio.Semaphore, int]] = {}
         """Of doors that somebody stands at, with how many do."""
 
     @asynccontextmanager
     async def turn(self, route: Route) -> AsyncIterator[None]:
         """Waits for its turn; the narrowest comes first, so that who waits there keeps nobody else waiting."""
-        async with self._at(SHARED_SSHD_LIMIT, route.host, str(route.port)), self._through(route), self._all:
+        async with self._at(self._sshd_limit, route.host, str(route.port)), self._through(route), self._all:
             yield
 
     def _through(self, route: Route) -> AbstractAsyncContextManager[None]:

@@ -90,19 +90,3 @@ async def test_the_early_alarm_of_a_preemption_is_loud(
         await driven.until(lambda: "preemption" in driven.toasts(), "the toast")
         events = driven.app.require_tower().journal.events()
         assert [event.subject for event in events if event.kind is EventKind.ALARM] == ["train-a/1"]
-
-
-async def test_a_request_that_the_cloud_calls_ready_says_which_slice_lacks_ssh(
-    simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("backend.ssh.greetings.AGAIN_S", 0.2)
-    simulator = simulators(fresh=True)
-    await asyncio.to_thread(simulator.inject, "refuse", "train-a/1/2")
-    async with console(simulator.context, tmp_path, monkeypatch, size=WIDE) as driven:
-        await driven.shows("train-a")
-        driven.app.show_request("train-a")
-        await driven.shows("slice 1: no ssh on worker 2")
-        await asyncio.to_thread(simulator.inject, "refuse", "train-a/1/2", "--off")
-        await driven.shows("ssh answers on 8 of 8 workers")
-        await driven.until(lambda: "no ssh" not in driven.text, "nothing is missing any more")
-        assert driven.app.require_tower().pool.connected == 0, "nobody logged in to see that"

@@ -173,7 +173,7 @@ def _ssh_key(context: Context) -> Finding:
 
 def _ssh_user(context: Context, has_gcloud: bool) -> Finding:
     """Whom workers are asked to let in. Whether a node uses OS Login stands in its metadata, or in its project's."""
-    from backend.ssh.keys import login_name
+    from backend.ssh.routes import login_name
 
     user = login_name(context.ssh.user)
     if context.ssh.user:

@@ -65,7 +65,7 @@ async def plan(arguments: argparse.Namespace, context: Context, create: CreateRe
     from backend.runs import bundles
     from backend.runs.model import RunRequest
     from backend.runs.production import plan_job
-    from backend.ssh.keys import login_name
+    from backend.ssh.routes import login_name
 
     bundle = await asyncio.to_thread(bundles.from_directory, arguments.sync) if arguments.sync else None
     pairs = [text.partition("=") for text in arguments.env]
@@ -108,7 +108,7 @@ def add_adopt(parser: argparse.ArgumentParser) -> None:
 async def adopt(arguments: argparse.Namespace) -> int:
     """Writes a run into this journal; nothing is sent but reads."""
     from backend.runs.adoption import adopted, user_of
-    from backend.ssh.keys import login_name
+    from backend.ssh.routes import login_name
 
     context = context_of(arguments)
     async with Tower.open(context, watch=False) as tower:

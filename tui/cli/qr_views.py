@@ -11,7 +11,7 @@ from backend.cloud.advice import advice
 from backend.cloud.equivalents import Equivalent
 from backend.cloud.requests import Problem
 from backend.costs import Cost, total
-from backend.model import Fleet, QueuedResource, StateSince
+from backend.model import Fleet, QueuedResource, SshWord, StateSince
 from backend.sanitize import plain
 from tui.cli.output import duration, print_json, print_table, timestamp
 
@@ -20,7 +20,9 @@ LINE_LIMIT = 4 << 20
 HEADERS = ("NAME", "ZONE", "STATE", "SLICES", "TYPE", "TIER", "CHIPS", "WORKERS", "AGE", "IN STATE", "NOTE")
 
 
-def row_json(item: QueuedResource, since: StateSince | None, now: datetime) -> dict[str, Any]:
+def row_json(
+    item: QueuedResource, since: StateSince | None, now: datetime, ssh: SshWord | None = None
+) -> dict[str, Any]:
     """One line of `qr list --format json` (documented, stable: fields are added, never renamed)."""
     return {
         "name": item.name,
@@ -35,7 +37,7 @@ def row_json(item: QueuedResource, since: StateSince | None, now: datetime) -> d
         "created_at": timestamp(item.created_at),
         "state_since": timestamp(since.at) if since is not None else None,
         "state_since_is_lower_bound": since.is_lower_bound if since is not None else None,
-        "note": advice(item, since, now).text,
+        "note": advice(item, since, now, ssh).text,
         "project": item.project,
         "topology": item.topology,
         "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
@@ -66,15 +68,20 @@ def print_rows(
     spent: Mapping[tuple[str, str, str], Cost] | None = None,
     *,
     none: str = "No queued resources.",
+    ssh: SshWord | None = None,
 ) -> None:
-    """A table, or one JSON line each, or that there are none; with what each has cost where that is given."""
+    """A table, or one JSON line each, or that there are none; with what each has cost where that is given.
+
+    Args:
+        ssh: Whether ssh answers, where it was asked; else a note says that ready is the cloud's word.
+    """
     now = datetime.now(UTC)
     rows: list[list[object]] = []
     for item in items:
         since = fleet.since.get(item.key)
         if output == "json":
             more = {} if spent is None else cost_json(spent.get(item.key))
-            print_json({**row_json(item, since, now), **more})
+            print_json({**row_json(item, since, now, ssh), **more})
             continue
         bound = ">= " if since is not None and since.is_lower_bound else ""
         rows.append(
@@ -90,7 +97,7 @@ def print_rows(
                 duration((now - item.created_at).total_seconds()) if item.created_at is not None else "",
                 f"{bound}{duration((now - since.at).total_seconds())}" if since is not None else "",
                 *([] if spent is None else _cost_cells(spent.get(item.key))),
-                advice(item, since, now).text,
+                advice(item, since, now, ssh).text,
             ]
         )
     if output != "json" and rows:

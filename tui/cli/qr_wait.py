@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from backend.cloud.advice import advice
 from backend.cloud.errors import explain
 from backend.cloud.watch import now_utc
-from backend.model import DEAD_STATES, Fleet, QueuedResource, QueuedResourceState
+from backend.model import DEAD_STATES, Fleet, QueuedResource, QueuedResourceState, SshWord, Standing
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.targets import workers_of
@@ -139,6 +139,7 @@ async def wait_ready(
         return None
 
     item, fleet = await tower.watch.wait_for(reached, timeout_s)
+    answers_on: SshWord | None = None
     if item is not None and state == READY and ssh:
         # Not at the top: `qr list` must not import the ssh library.
         from backend.ssh.answers import Answers
@@ -150,9 +151,10 @@ async def wait_ready(
             again, fleet = await tower.watch.wait_for(reached, max(ends_at - monotonic(), LEAST_WAIT_S))
             item = again or item
         number = len(workers_of(item))
-        progress.say(f"{item.state}, ready: ssh answers on {number} worker{'' if number == 1 else 's'}")
+        answers_on = SshWord(Standing.ANSWERS, f"ssh answers on {number} worker{'' if number == 1 else 's'}")
+        progress.say(f"{item.state}, ready: {answers_on.text}")
     if item is not None:
-        print_rows([item], fleet, output)
+        print_rows([item], fleet, output, ssh=answers_on)
     return ExitCode.OK
 
 

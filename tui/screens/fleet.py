@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,7 +21,7 @@ from tui.wording import stale_words, utc_now
 
 if TYPE_CHECKING:
     from backend.journal import StateSpan
-    from backend.model import Fleet, QueuedResource, Slice
+    from backend.model import Fleet, QueuedResource, Slice, SshWord
     from tui.screens.fleet_detail import FleetDetail
 
 OF_A_REQUEST = frozenset({"run-command", "benchmark", "shell", "logs", "delete", "recreate"})
@@ -64,8 +65,8 @@ class FleetScreen(TableScreen):
     def draw(self, fleet: Fleet | None, now: datetime) -> None:
         """Rows, the words for an empty table, and the detail of the cursor."""
         narrow, short = bool(self._narrow), not self.has_class("-vast")
-        keys, lacks = self._dead_keys(), self.console.ssh_lacks
-        found = rows(fleet, now, narrow=narrow, short=short, keys=keys, lacks=lacks) if fleet is not None else []
+        keys, ssh = self._dead_keys(), self._ssh_word
+        found = rows(fleet, now, narrow=narrow, short=short, keys=keys, ssh=ssh) if fleet is not None else []
         self.table.set_rows(found)
         if self._awaited is not None and self.table.move_to(self._awaited):
             self._awaited = None
@@ -78,6 +79,14 @@ class FleetScreen(TableScreen):
         """What to press for a dead request, with the keys that are in force."""
         keymap = self.console.settings.keymap
         return f"{keymap.shown(BY_ID['delete'])} delete, {keymap.shown(BY_ID['recreate'])} recreate"
+
+    def _ssh_word(self, item: QueuedResource | Slice) -> SshWord | None:
+        """Whether ssh answers there; where nobody is asked, with the key that asks."""
+        said = self.console.ssh_word(item)
+        if said is None or said.standing.value != "not asked":
+            return said
+        key = self.console.settings.keymap.shown(BY_ID["ask-ssh"])
+        return replace(said, text=f"{said.text}: {key} asks")
 
     def _empty(self, fleet: Fleet | None) -> tuple[str, str]:
         trouble = self.console.trouble
@@ -108,13 +117,25 @@ class FleetScreen(TableScreen):
                 spans = tuple(tower.journal.timeline(item.key))
         since = self.console.fleet.since.get(item.key) if is_request(item) else None
         stale = stale_words(self.console.fleet, item, now) if item is not None else ""
-        notes = [*self.console.notes_about(item.key), *self.console.ssh_words(item)] if is_request(item) else ()
+        notes = list(self.console.notes_about(item.key)) if is_request(item) else []
+        ssh = self._ssh_word(item) if item is not None else None
+        self.console.ask_ssh_first(item)
         if self._detail is None:
             from tui.screens.fleet_detail import FleetDetail
 
             self._detail = FleetDetail(id="detail")
             self.query_one("#fleet").mount(self._detail)
-        self._detail.show(item, since, spans, now, keys=self._dead_keys(), stale=stale, notes=notes)
+        self._detail.show(
+            item,
+            since,
+            spans,
+            now,
+            keys=self._dead_keys(),
+            stale=stale,
+            notes=notes,
+            ssh=ssh,
+            unanswered=self.console.ssh_unanswered()[1],
+        )
 
     @on(LiveTable.RowHighlighted)
     def _highlighted(self) -> None:
@@ -184,7 +205,8 @@ class FleetScreen(TableScreen):
         self._awaited = key
 
     def targets_here(self) -> list[str]:
-        return [item.name for item in self.chosen()]
+        found = [find(self.console.fleet, row.key) for row in self.table.selected_rows()]
+        return [item.name if is_request(item) else item.node_id for item in found if item is not None]
 
     # Actions
 

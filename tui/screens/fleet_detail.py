@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,10 @@ from tui.wording import count, sentences
 
 if TYPE_CHECKING:
     from backend.journal import StateSpan
+    from backend.model import SshWord
+    from backend.ssh.roll import Place
 
+NOBODY: Mapping[Place, str] = {}
 UNHEALTHY = "node-unhealthy"
 
 
@@ -28,7 +31,25 @@ def slice_token(item: Slice) -> str:
     return UNHEALTHY if item.state == "READY" and not item.ready and item.workers else state_token(item.state)
 
 
-def heat(item: QueuedResource) -> list[HeatSlice]:
+SILENT, ASKED = UNHEALTHY, "node-starting"
+"""A worker without ssh, and one that was asked and has not answered yet."""
+
+
+def worker_tokens(item: Slice, unanswered: Mapping[Place, str]) -> tuple[str, ...]:
+    """What each worker of a slice looks like.
+
+    Args:
+        item: The slice.
+        unanswered: What is said of those on which ssh does not answer.
+    """
+    token = slice_token(item)
+    if not unanswered:
+        return (token,) * len(item.workers)
+    said = [unanswered.get((item.project, item.zone, item.node_id, worker.index)) for worker in item.workers]
+    return tuple(token if text is None else SILENT if text.startswith("no ssh") else ASKED for text in said)
+
+
+def heat(item: QueuedResource, unanswered: Mapping[Place, str]) -> list[HeatSlice]:
     """One cell a worker; slices without endpoints yet show as many empty cells as they will have."""
     cells = []
     known = {one.index: one for one in item.slices}
@@ -37,7 +58,7 @@ def heat(item: QueuedResource) -> list[HeatSlice]:
         if one is None or not one.workers:
             cells.append(HeatSlice(f"slice {index}", ("heat-empty",) * max(item.workers_per_slice, 1)))
         else:
-            cells.append(HeatSlice(f"slice {index}", (slice_token(one),) * len(one.workers)))
+            cells.append(HeatSlice(f"slice {index}", worker_tokens(one, unanswered)))
     return cells
 
 
@@ -100,6 +121,8 @@ class FleetDetail(Vertical):
         keys: str,
         stale: str = "",
         notes: Sequence[str] = (),
+        ssh: SshWord | None = None,
+        unanswered: Mapping[Place, str] = NOBODY,
     ) -> None:
         """Draws what is known of one item; hides itself when there is none.
 
@@ -107,20 +130,22 @@ class FleetDetail(Vertical):
             notes: What this program is to do about it.
             keys: What to press for a dead request.
             stale: Why this is not what is now, but what was last heard; empty while it is fresh.
+            ssh: Whether ssh answers on what the cloud calls ready.
+            unanswered: What is said of workers on which it does not.
         """
         self.display = item is not None
         if item is None:
             return
         if isinstance(item, Slice):
-            self._show_slice(item, stale)
+            self._show_slice(item, stale, ssh, unanswered)
             return
         self._say(self._title, item.name)
         self._timeline.set_spans(timeline(spans, since, item.state, now))
-        self._heat.set_slices(heat(item))
+        self._heat.set_slices(heat(item, unanswered))
         lines = self._facts(item, now) if self.screen.has_class("-vast") else [summary(item, now)]
         if stale:
             lines.insert(0, stale)
-        lines += [*sentences(item, since, now), *notes]
+        lines += [*([ssh.text] if ssh is not None else []), *sentences(item, since, now, ssh), *notes]
         if item.state in DEAD_STATES:
             lines.append(f"{keys}.")
         self._say(self._text, "\n".join(lines))
@@ -136,9 +161,9 @@ class FleetDetail(Vertical):
             facts.append(f"valid until {item.valid_until:%Y-%m-%d %H:%M} UTC")
         return facts
 
-    def _show_slice(self, item: Slice, stale: str) -> None:
+    def _show_slice(self, item: Slice, stale: str, ssh: SshWord | None, unanswered: Mapping[Place, str]) -> None:
         self._say(self._title, item.node_id)
         self._timeline.set_spans([TimelineSpan(item.state, None)])
-        self._heat.set_slices([HeatSlice("slice 0", (slice_token(item),) * max(len(item.workers), 1))])
+        self._heat.set_slices([HeatSlice("slice 0", worker_tokens(item, unanswered) or (slice_token(item),))])
         facts = f"A TPU VM made without a queued resource · {item.accelerator_type} · {item.zone}"
-        self._say(self._text, "\n".join(line for line in (stale, facts) if line))
+        self._say(self._text, "\n".join(line for line in (stale, facts, ssh.text if ssh is not None else "") if line))

@@ -14,7 +14,7 @@ from tui.wording import age, in_state
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-    from backend.model import Fleet, QueuedResource, Slice, StateSince
+    from backend.model import Fleet, QueuedResource, Slice, SshWord, StateSince
 
 SHORT_STATES = {"WAITING_FOR_RESOURCES": "WAITING"}
 STANDALONE = "node"
@@ -69,12 +69,22 @@ def find(fleet: Fleet, key: Key) -> QueuedResource | Slice | None:
     return next((one for one in fleet.standalone if key_of(one) == key), None)
 
 
-def workers_cell(ready: int, expected: int) -> Cell:
-    """`8/8`, `9/16`, `-`: workers that are ready, of those that will be."""
-    if not expected or (not ready and not expected):
+def workers_cell(ready: int, expected: int, ssh: SshWord | None = None) -> Cell:
+    """`8/8`, `9/16`, `-`: workers that are ready, of those that will be; `8/8?` by the cloud's word alone.
+
+    Args:
+        ready: By the cloud's word.
+        expected: In all.
+        ssh: Whether ssh answers on them; None where nobody asks.
+    """
+    if not expected or (ssh is None and not ready):
         return Cell("-", token="muted", sort=0)
-    token = "" if ready == expected else "state-provisioning" if ready else "muted"
-    return Cell(f"{ready}/{expected}" if ready else "-", token=token, sort=ready)
+    if ssh is None:
+        return Cell(f"{ready}/{expected}?", token="muted", sort=ready)
+    unasked = ssh.standing.value == "not asked"
+    shown = ready if unasked else ssh.answered
+    token = "" if shown == expected else "stale" if ssh.standing.value == "lacks" else "state-provisioning"
+    return Cell(f"{shown}/{expected}{'?' if unasked else ''}", token="muted" if unasked else token, sort=shown)
 
 
 def _stale_zones(fleet: Fleet) -> set[tuple[str, str]]:
@@ -92,20 +102,22 @@ _URGENCY_TOKENS = {"warning": "stale", "alarm": "state-failed"}
 """By `backend.cloud.advice.Urgency`."""
 
 
-def note_cell(item: QueuedResource, since: StateSince | None, now: datetime, keys: str, lacks: str = "") -> Cell:
+SshOf = Callable[["QueuedResource | Slice"], "SshWord | None"]
+"""Whether ssh answers on what the cloud calls ready; None where it calls nothing so."""
+
+
+def note_cell(item: QueuedResource, since: StateSince | None, now: datetime, keys: str, ssh: SshWord | None) -> Cell:
     """The remark beside a request; where the console's keys help, they are named.
 
     Args:
         keys: What to press for a dead request.
-        lacks: What it lacks that the cloud can't tell.
+        ssh: Whether ssh answers.
     """
     # Not at the top: nothing of it is needed before the first paint.
-    from backend.cloud.advice import Urgency, advice
+    from backend.cloud.advice import advice
     from backend.model import DEAD_STATES
 
-    said = advice(item, since, now)
-    if lacks and said.urgency is Urgency.OK:
-        return Cell(lacks, token=_URGENCY_TOKENS["warning"])
+    said = advice(item, since, now, ssh)
     # The cause stands in the detail; here is no room for both, and the keys are what helps.
     text = f"holds quota: {keys}" if said.keys and item.state in DEAD_STATES else said.text
     return Cell(text, token=_URGENCY_TOKENS.get(said.urgency.value, "muted"))
@@ -118,7 +130,7 @@ def rows(
     narrow: bool,
     short: bool,
     keys: str,
-    lacks: Callable[[QueuedResource], str] = lambda _item: "",
+    ssh: SshOf,
 ) -> list[Row]:
     """One row a queued resource, then the TPU VMs made by themselves; a stale zone's states carry a question mark.
 
@@ -128,7 +140,7 @@ def rows(
         narrow: Only the columns that matter.
         short: Short names of states.
         keys: What to press for a dead request.
-        lacks: What a ready request lacks that the cloud can't tell: ssh.
+        ssh: The piece of readiness that the cloud can't tell.
     """
     stale_zones = _stale_zones(fleet)
     result = []
@@ -138,7 +150,8 @@ def rows(
         since_s = (now - since.at).total_seconds() if since is not None else None
         since_cell = number_cell(since_s, in_state(since, now))
         type_name = item.accelerator_type or "-"
-        workers = workers_cell(item.workers_ready, item.workers_expected)
+        answers = ssh(item)
+        workers = workers_cell(item.workers_ready, item.workers_expected, answers)
         state = _state(item.state, short=short, stale=stale)
         if narrow:
             shape = Cell(f"{item.slice_count} × {type_name}", sort=(type_name, item.slice_count))
@@ -159,23 +172,23 @@ def rows(
                     number_cell(age_s, age(item.created_at, now)),
                     since_cell,
                     Cell(item.zone, token="muted"),
-                    note_cell(item, since, now, keys, lacks(item)),
+                    note_cell(item, since, now, keys, answers),
                 ),
             )
         )
     result.extend(
-        _standalone_row(one, now, narrow=narrow, short=short, stale_zones=stale_zones) for one in fleet.standalone
+        _standalone_row(one, now, ssh(one), narrow=narrow, short=short, stale_zones=stale_zones)
+        for one in fleet.standalone
     )
     return result
 
 
 def _standalone_row(
-    item: Slice, now: datetime, *, narrow: bool, short: bool, stale_zones: set[tuple[str, str]]
+    item: Slice, now: datetime, ssh: SshWord | None, *, narrow: bool, short: bool, stale_zones: set[tuple[str, str]]
 ) -> Row:
     stale = (item.project, item.zone) in stale_zones
     state = _state(item.state, short=short, stale=stale)
-    ready = len(item.workers) if item.ready else 0
-    workers = workers_cell(ready, len(item.workers))
+    workers = workers_cell(len(item.workers) if ssh is not None else 0, len(item.workers), ssh)
     type_name = item.accelerator_type or "-"
     if narrow:
         shape = Cell(f"1 × {type_name}", sort=(type_name, 1))
@@ -193,9 +206,21 @@ def _standalone_row(
         number_cell(age_s, age_text),
         Cell("-", token="muted"),
         Cell(item.zone, token="muted"),
-        Cell("a TPU VM without a queued resource", token="muted"),
+        alone_cell(ssh),
     )
     return Row(key_of(item), cells)
+
+
+ALONE = "a TPU VM without a queued resource"
+
+
+def alone_cell(ssh: SshWord | None) -> Cell:
+    """The remark beside a TPU VM that no request owns."""
+    if ssh is None:
+        return Cell(ALONE, token="muted")
+    if ssh.standing.value == "answers":
+        return Cell(f"ready: {ALONE}", token="muted")
+    return Cell(ssh.text, token="stale" if ssh.standing.value == "lacks" else "muted")
 
 
 def summary(item: QueuedResource, now: datetime) -> str:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from backend.model import Fleet, Slice
 from backend.outcomes import Outcome
 from backend.runs.fanout import Phase, WorkerResult
+from backend.ssh.roll import Place, place_of
 from backend.targets import WorkerRef, workers_of, workers_of_slice
 from tui.durations import MINUTE_S, format_duration
 from tui.look import state_token
-from tui.screens.fleet_detail import slice_token
+from tui.screens.fleet_detail import ASKED, NOBODY, SILENT, slice_token
 from tui.screens.run_rows import detail
 from tui.widgets.heat_strip import HeatSlice
 from tui.widgets.rows import Cell, Column, Key, Row, number_cell, outcome_cell
@@ -104,13 +105,15 @@ def _run_facts(worker: WorkerRef, latest: Latest, now_s: float) -> tuple[str, st
     return (result.phase.value if pending else result.outcome.value, detail(result), quiet, coarse, command)
 
 
-def facts(worker: WorkerRef, slices: SliceIndex, latest: Latest, now_s: float) -> WorkerFacts:
-    """What is known of one worker now."""
+def facts(worker: WorkerRef, slices: SliceIndex, latest: Latest, now_s: float, ssh: str = "") -> WorkerFacts:
+    """What is known of one worker now; `ssh` is what is said where it does not answer (yet)."""
     one = slices.get((worker.project, worker.zone, worker.node_id))
     if one is None:
         state, token = "gone", "muted"
     elif one.state == "READY" and not one.ready:
         state, token = one.health or one.state, slice_token(one)
+    elif ssh:
+        state, token = ssh, SILENT if ssh.startswith("no ssh") else ASKED
     else:
         state, token = one.state, state_token(one.state)
     outcome, more, quiet, quiet_s, command = _run_facts(worker, latest, now_s)
@@ -158,6 +161,9 @@ class _Line:
     """The run that it tells of, and what its words say of it."""
     outcome: Outcome | None = None
     phase: Phase | None = None
+    place: Place = ("", "", "", 0)
+    ssh: str | None = None
+    """What is said of it where ssh does not answer."""
     until: float = 0.0
     """When the age of its output is to be looked at again (epoch seconds)."""
 
@@ -174,6 +180,7 @@ class WorkerRows:
         self._lines: list[_Line] = []
         self._by_address: dict[str, _Line] = {}
         self._made_for: tuple[object, object] = (None, None)
+        self._ssh_version = -1
 
     def rows(
         self,
@@ -182,12 +189,14 @@ class WorkerRows:
         latest: Latest,
         now: datetime,
         shown: Iterable[Key] = (),
+        ssh: tuple[int, Mapping[Place, str]] = (0, {}),
     ) -> list[Row]:
         """The rows of all workers, in their order.
 
         Args:
             workers: Another object when the fleet is another, as `slices`.
             shown: Keys of the rows on the screen.
+            ssh: A version, and what is said of workers on which ssh does not answer.
         """
         now_s = now.timestamp()
         if self._made_for[0] is not workers or self._made_for[1] is not slices:
@@ -196,6 +205,11 @@ class WorkerRows:
         for key in shown:
             if (line := self._by_address.get(str(key))) is not None and line.of is not None:
                 line.until = 0.0
+        if ssh[0] != self._ssh_version:
+            self._ssh_version, unanswered = ssh
+            for line in self._lines:
+                if unanswered.get(line.place) != line.ssh:
+                    line.ssh, line.until = unanswered.get(line.place), 0.0
         found: list[Row] = []
         for line in self._lines:
             row, of = line.row, line.of
@@ -212,14 +226,14 @@ class WorkerRows:
     def _begin(self, workers: Sequence[WorkerRef]) -> None:
         old, self._lines = self._by_address, []
         for place, worker in enumerate(workers):
-            line = _Line(worker, worker.address, 0.5 + place % SPREAD / SPREAD)
+            line = _Line(worker, worker.address, 0.5 + place % SPREAD / SPREAD, place=place_of(worker))
             if (before := old.get(line.address)) is not None:
-                line.row, line.known = before.row, before.known
+                line.row, line.known, line.ssh = before.row, before.known, before.ssh
             self._lines.append(line)
         self._by_address = {line.address: line for line in self._lines}
 
     def _look(self, line: _Line, slices: SliceIndex, latest: Latest, now_s: float) -> Row:
-        known = facts(line.worker, slices, latest, now_s)
+        known = facts(line.worker, slices, latest, now_s, line.ssh or "")
         line.of = latest.get(line.address)
         line.until = math.inf
         if line.of is not None:
@@ -232,7 +246,9 @@ class WorkerRows:
         return line.row
 
 
-def heat(workers: Sequence[WorkerRef], slices: SliceIndex, cursor: str) -> list[HeatSlice]:
+def heat(
+    workers: Sequence[WorkerRef], slices: SliceIndex, cursor: str, unanswered: Mapping[Place, str] = NOBODY
+) -> list[HeatSlice]:
     """One cell a worker, by slice, the cursor's pointed out."""
     found: dict[tuple[str, int], list[str]] = {}
     pointed: dict[tuple[str, int], int] = {}
@@ -242,7 +258,11 @@ def heat(workers: Sequence[WorkerRef], slices: SliceIndex, cursor: str) -> list[
         tokens = found.setdefault(key, [])
         if worker.address == cursor:
             pointed[key] = len(tokens)
-        tokens.append(slice_token(one) if one is not None else "heat-empty")
+        said = unanswered.get(place_of(worker)) if unanswered else None
+        if one is None or said is None:
+            tokens.append(slice_token(one) if one is not None else "heat-empty")
+        else:
+            tokens.append(SILENT if said.startswith("no ssh") else ASKED)
     return [
         HeatSlice(f"{name}/{index}", tuple(tokens), pointed.get((name, index)))
         for (name, index), tokens in found.items()

@@ -57,6 +57,7 @@ class WorkersScreen(TableScreen):
         self._slices: SliceIndex = {}
         self._stamp: object = None
         self._pointed: str | None = None
+        self._ssh_version = -1
         single = len(targets) > 1 and all(target.count("/") == 2 for target in targets)
         self.crumb = f"workers {fold(targets) if single else ' '.join(targets)}".strip()
 
@@ -77,7 +78,8 @@ class WorkersScreen(TableScreen):
 
     def tick(self) -> None:
         fleet, runs = self.console.fleet, self.console.live_runs()
-        stamp = (tuple((run.id, run.version) for run in runs), int(time.monotonic()) if self._latest else 0)
+        ssh = self.console.ssh_unanswered()
+        stamp = (tuple((run.id, run.version) for run in runs), int(time.monotonic()) if self._latest else 0, ssh[0])
         same = fleet.tells_as(self._fleet)
         if same and stamp == self._stamp:
             return
@@ -86,9 +88,11 @@ class WorkersScreen(TableScreen):
             self._choose(fleet)
             self._slices = slices_of(fleet)
             self._pointed = None
+        if ssh[0] != self._ssh_version:
+            self._ssh_version, self._pointed = ssh[0], None
         self._stamp = stamp
         self._latest = self._newest.of(runs)
-        found = self._rows.rows(self._listed, self._slices, self._latest, utc_now(), self.table.shown_keys())
+        found = self._rows.rows(self._listed, self._slices, self._latest, utc_now(), self.table.shown_keys(), ssh)
         self.table.set_rows(found)
         if not found:
             text, kind = self._empty(fleet)
@@ -125,7 +129,9 @@ class WorkersScreen(TableScreen):
         cursor = str(row.key) if row is not None else ""
         if cursor != self._pointed:
             self._pointed = cursor
-            self.query_one(HeatStrip).set_slices(heat(self._listed, self._slices, cursor))
+            self.query_one(HeatStrip).set_slices(
+                heat(self._listed, self._slices, cursor, self.console.ssh_unanswered()[1])
+            )
         self._show_panes(cursor)
 
     def _show_panes(self, cursor: str) -> None:

@@ -30,14 +30,17 @@ class HeaderFacts:
     """Seconds since the last good poll of the zone that is worst off; None before the first."""
     api_error: str = ""
     """Short, e.g. `us-east5-a: no answer`; empty while all is well."""
-    ssh_connected: int = 0
-    ssh_total: int = 0
+    ssh_answering: int = 0
+    ssh_asked: int = 0
+    """Workers on which ssh answers, of those that the cloud calls ready and that are asked."""
     active_chips: int = 0
     waiting_chips: int = 0
     dead_chips: int = 0
     """Held by FAILED and SUSPENDED requests."""
     notes: tuple[str, ...] = ()
     """Further words of alarm, e.g. `2 deletes pending`."""
+    ssh_open: int = 0
+    """Workers with an open connection."""
 
 
 def header_line(facts: HeaderFacts, width: int, look: Look, base: Style | None = None) -> Strip:
@@ -65,9 +68,8 @@ def header_line(facts: HeaderFacts, width: int, look: Look, base: Style | None =
     badge = ("RO", "badge-read-only") if facts.read_only else ("RW", "badge-read-write")
     parts.append(Part((badge,), 100, right=True))
     parts.append(_api(facts))
-    if facts.ssh_total:
-        token = "" if facts.ssh_connected == facts.ssh_total else "stale"
-        parts.append(Part(((f"ssh {facts.ssh_connected:,}/{facts.ssh_total:,}", token),), 40, right=True))
+    if facts.ssh_asked or facts.ssh_open:
+        parts.append(_ssh(facts))
     parts.extend(Part(((note, "stale"),), 85, right=True) for note in facts.notes)
     parts.append(_chips(facts, dot))
     return priority_line(parts, width, look, ground)
@@ -81,6 +83,17 @@ def _api(facts: HeaderFacts) -> Part:
         texts = ((f"{age} ", "log-error"), (facts.api_error, "log-error"))
         return Part(texts, 90, short=short, shrinks_at=45, right=True, elastic=True)
     return Part(((f"{age} old" if stale else age, "stale" if stale else ""),), 90 if stale else 50, right=True)
+
+
+def _ssh(facts: HeaderFacts) -> Part:
+    """How many answer, and how many connections are open."""
+    token = "" if facts.ssh_answering == facts.ssh_asked else "stale"
+    answering = (f"ssh {facts.ssh_answering:,}/{facts.ssh_asked:,}", token) if facts.ssh_asked else ("ssh", "")
+    if not facts.ssh_open:
+        return Part((answering,), 40, right=True)
+    return Part(
+        (answering, (f" {facts.ssh_open:,} open", "muted")), 40, short=(answering,), shrinks_at=15, right=True
+    )
 
 
 def _chips(facts: HeaderFacts, dot: str) -> Part:

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.cloud.advice import Urgency, advice, readiness
-from backend.model import Maintenance, QueuedResource, QueuedResourceState, Slice, StateSince, Status, Worker
+from backend.model import (
+    Maintenance,
+    QueuedResource,
+    QueuedResourceState,
+    Slice,
+    SshWord,
+    Standing,
+    StateSince,
+    Status,
+    Worker,
+)
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
@@ -47,7 +57,7 @@ def note(item: QueuedResource, age_s: float = 0.0) -> str:
 @pytest.mark.parametrize(
     ("slices", "said"),
     [
-        ((piece(0), piece(1)), "ready"),
+        ((piece(0), piece(1)), "ready by the cloud's word"),
         ((piece(0), piece(1, "REPAIRING")), "slice 1: REPAIRING"),
         ((piece(0, workers=3), piece(1)), "slice 0: 3 of 4 endpoints"),
         ((piece(0, workers=0), piece(1)), "slice 0: no endpoint"),
@@ -122,7 +132,30 @@ def test_announced_maintenance_is_said_beside_ready() -> None:
     item = request(
         "ACTIVE", piece(0), replace(piece(1), maintenance=Maintenance("SCHEDULED", "PENDING", True, "soon"))
     )
-    assert note(item) == "ready; maintenance of slice 1 from soon"
+    assert note(item) == "ready by the cloud's word; maintenance of slice 1 from soon"
+    assert advice(item, None, NOW, SshWord(Standing.ANSWERS, "")).text == "ready; maintenance of slice 1 from soon"
+
+
+@pytest.mark.parametrize(
+    ("ssh", "said", "urgency"),
+    [
+        (None, "ready by the cloud's word", Urgency.OK),
+        (SshWord(Standing.ANSWERS, "ssh answers on 8 of 8 workers"), "ready", Urgency.OK),
+        (SshWord(Standing.ASKING, "asking ssh 5/8"), "asking ssh 5/8", Urgency.INFO),
+        (
+            SshWord(Standing.NOT_ASKED, "ssh not asked (iap, 512 workers)"),
+            "ssh not asked (iap, 512 workers)",
+            Urgency.INFO,
+        ),
+        (SshWord(Standing.LACKS, "slice 1: no ssh on worker 2"), "slice 1: no ssh on worker 2", Urgency.WARNING),
+    ],
+)
+def test_nothing_is_called_ready_before_ssh_answers_on_all(ssh: SshWord | None, said: str, urgency: Urgency) -> None:
+    item = request("ACTIVE", piece(0), piece(1))
+    found = advice(item, None, NOW, ssh)
+    assert (found.text, found.urgency) == (said, urgency)
+    lacking = request("ACTIVE", piece(0), piece(1, "REPAIRING"))
+    assert advice(lacking, None, NOW, ssh).text == "slice 1: REPAIRING", "what the cloud lacks comes first"
 
 
 @given(
@@ -135,6 +168,6 @@ def test_any_request_gets_a_note_and_only_ready_ones_are_called_ready(
 ) -> None:
     item = request(state, *slices)
     text = note(item, age_s)
-    if text == "ready":
+    if text.startswith("ready"):
         assert state == "ACTIVE"
         assert readiness(item) == ()

@@ -27,7 +27,7 @@ def test_the_json_lines_of_list_have_the_documented_fields(run: Run, default: Si
         assert list(line)[: len(documented)] == documented
     ready = by_name["train-a"]
     assert (ready["state"], ready["slices"], ready["chips"], ready["workers"]) == ("ACTIVE", 2, 32, 8)
-    assert (ready["workers_ready"], ready["tier"], ready["note"]) == (8, "spot", "ready")
+    assert (ready["workers_ready"], ready["tier"], ready["note"]) == (8, "spot", "ready by the cloud's word")
     assert ready["state_since_is_lower_bound"] is True
     assert by_name["big-c"]["note"] == "15 min passed: ask your account team"
     assert by_name["taken-e"]["note"] == "never comes back, holds quota"

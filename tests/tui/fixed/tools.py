@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +12,8 @@ import pytest
 
 from backend.bench.model import BenchRequest
 from backend.bench.sweep import PointState, Sweep, SweepPoint
-from backend.outcomes import Outcome
+from backend.outcomes import OperatorError, Outcome
+from backend.ssh.answers import Silent
 from backend.targets import WorkerRef
 from backend.tools.forward import Ports
 from backend.tools.model import CheckReport, Finding, Severity
@@ -25,6 +26,9 @@ from tests.tui.fixed import facts
 
 ALL = tuple(worker.address for worker in facts.WORKERS)
 HELD = "train-a/0/2"
+
+REFUSED = ("train-a/1/2",)
+"""Who lets nobody in."""
 
 REPORT = CheckReport(
     (
@@ -116,14 +120,29 @@ async def preflight(request: Any, **_more: object) -> PreflightReport:
     )
 
 
+async def answers(
+    _self: object,
+    workers: Sequence[WorkerRef],
+    _timeout_s: float,
+    seen: Callable[[WorkerRef, Silent | None], None],
+    _waits: object,
+) -> None:
+    """All but one let the operator in."""
+    for worker in workers:
+        error = OperatorError(f"{worker.address} refuses the key of the agent.", "Add the public key to the node.")
+        seen(worker, Silent(worker, "permission", error) if worker.address in REFUSED else None)
+
+
 def answer_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tools are asked here instead of on workers."""
+    import backend.ssh.answers
     import backend.tools.check
     import backend.tools.forward
     import backend.tools.free
     import backend.tools.transfers
     import tui.screens.preflight
 
+    monkeypatch.setattr(backend.ssh.answers.Answers, "ask", answers)
     monkeypatch.setattr(backend.tools.check, "check", check)
     monkeypatch.setattr(backend.tools.free, "free", free)
     monkeypatch.setattr(backend.tools.transfers, "upload", upload)

@@ -26,13 +26,14 @@ from backend.cloud.watch import FleetWatch
 from backend.context import Context, SSHSettings, paths
 from backend.journal import Journal
 from backend.logs.store import LogStore
-from backend.model import Operation, QueuedResource, Slice
+from backend.model import Operation, QueuedResource, Slice, Standing
 from backend.outcomes import OperatorError
 from backend.runs.fanout import FailurePolicy, Fanout
 from backend.runs.live import Run
 from backend.runs.manager import RunManager
 from backend.runs.store import RunStore
 from backend.ssh.connections import ConnectionPool
+from backend.ssh.rollcall import RollCall
 from backend.targets import WorkerRef
 from backend.tower import Tower
 from tests.tui.driving import Console
@@ -72,6 +73,8 @@ class FixedClient:
         """Zones that do not answer now."""
         self.silent = False
         """No answer ever comes."""
+        self.lacks: dict[str, str] = {}
+        """Why a worker lacks ssh."""
 
     def prepare(self) -> None: ...
 
@@ -144,6 +147,9 @@ class NoPool:
     connected = 0
     host_keys = SimpleNamespace(read=lambda workers: None)
 
+    def is_connected(self, _worker: WorkerRef) -> bool:
+        return False
+
     async def connection(self, worker: WorkerRef, *_more: object) -> None:
         raise OperatorError(f"{worker.address} is not reached from here.")
 
@@ -169,6 +175,13 @@ class FixedTower(Tower):
     @cached_property
     def pool(self) -> ConnectionPool:
         return cast("ConnectionPool", NoPool())
+
+    @cached_property
+    def roll_call(self) -> RollCall:
+        async def listen(worker: WorkerRef) -> str:
+            return self.answers.lacks.get(worker.address, "")
+
+        return RollCall(self.context, listen)
 
     @cached_property
     def watch(self) -> FleetWatch:
@@ -243,6 +256,11 @@ WAIT_S = 20.0
 """Nothing here waits for a network or a process."""
 
 
+def _all_were_called(app: SliceTower) -> bool:
+    words = [app.ssh_word(item) for item in app.fleet.queued_resources]
+    return all(word is None or word.standing is not Standing.ASKING for word in words)
+
+
 class FixedConsole(Console):
     """A console under test whose screen is the same at every run."""
 
@@ -308,6 +326,7 @@ async def fixed_console(
             if loaded:
                 await driven.until(lambda: app.fleet.loaded, "the fleet")
                 assert app.tower is not None
+                await driven.until(lambda: _all_were_called(app), "who answers by ssh")
                 app.tower.runs  # noqa: B018 - made now, so that no screen is the first to ask
             yield driven
         finally:

@@ -52,6 +52,13 @@ ILL = HeaderFacts(
         (WELL, 40, " demo", "RW  32 · 192 · 16 chips"),
         (WELL, 20, "", "RW"),
         (
+            replace(WELL, ssh_open=3),
+            160,
+            " slicetower · demo  simulated  demo-project  us-west4-a us-east5-a",
+            "RW  API 1s  ssh 8/8 3 open  active 32 · waiting 192 · dead 16 chips",
+        ),
+        (replace(WELL, ssh_open=3), 60, " demo  simulated", "RW  API 1s  ssh 8/8  32 · 192 · 16 chips"),
+        (
             ILL,
             160,
             " slicetower · prod  p  us-west4-a us-east5-a",
