@@ -293,6 +293,8 @@ class DetachedDriver:
             return False
         elif status.get("timed_out"):
             run.finish(index, Outcome.TIMED_OUT, error or "Timed out.", at=at)
+        elif status.get("stopped") and status.get("started_at") is None:
+            run.finish(index, Outcome.NOT_STARTED, "Not started: the run was stopped.", at=at)
         elif result.signal:
             run.finish(index, Outcome.SIGNALLED, error, at=at)
         elif result.exit_code == 0:

@@ -85,27 +85,30 @@ def say(message: Status) -> None:
 # --- processes
 
 
+def look_up(pid: Any) -> tuple[int, int, int] | None:
+    """(parent, session, start in ticks since boot) of a living process.
+
+    One whose first thread has ended (Z) lives while others go on: of a program of many threads that is killed, the first
+    may end well before the last, and until then nobody can be told how the program ended.
+    """
+    with contextlib.suppress(OSError, IndexError):
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        if fields[0] != b"X" and (fields[0] != b"Z" or int(fields[17]) > 1):
+            return int(fields[1]), int(fields[3]), int(fields[19])
+    return None
+
+
 def process_table() -> dict[int, tuple[int, int, int]]:
-    """Living processes: pid -> (parent, session, start in ticks since boot)."""
-    table = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-                if fields[0] not in (b"Z", b"X"):
-                    table[int(name)] = (int(fields[1]), int(fields[3]), int(fields[19]))
-    return table
+    """Living processes by their pid."""
+    found = {int(name): look_up(name) for name in os.listdir("/proc") if name.isdigit()}
+    return {pid: facts for pid, facts in found.items() if facts is not None}
 
 
 def start_ticks(pid: int) -> int:
     """When the process started, in ticks since boot; 0 if there is none. With the pid it is an identity."""
-    with contextlib.suppress(OSError, IndexError):
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        if fields[0] not in (b"Z", b"X"):
-            return int(fields[19])
-    return 0
+    facts = look_up(pid)
+    return facts[2] if facts is not None else 0
 
 
 def ticks_now() -> int:
@@ -380,6 +383,8 @@ class Supervisor:
         self.run: str = request["run"]
         self.stop_path = os.path.join(run_folder(self.run), "stop")
         self.pid = 0
+        self.signalled = False
+        """A signal asked for a stop before the program was started."""
         self.result: int | None = None
         """Wait status of the program."""
 
@@ -400,16 +405,14 @@ class Supervisor:
         except (OSError, ValueError):
             return None
 
-    def wait_for_path(self, path: str, watched: set[int]) -> bool:
-        """Until the path exists. False if a stop was asked for."""
+    def wait_for_path(self, path: str, watched: set[int]) -> None:
+        """Until the path exists, or a stop is asked for."""
         path = os.path.join(os.path.expanduser("~"), os.path.expanduser(path))
         while not os.path.exists(path):
-            if self.stop_asked() is not None:
-                return False
             got = signal.sigtimedwait(watched, WAIT_POLL_S)
-            if got is not None and got.si_signo in STOP_SIGNALS:
-                return False
-        return True
+            self.signalled = got is not None and got.si_signo in STOP_SIGNALS
+            if self.signalled or self.stop_asked() is not None:
+                return
 
     def launch(self, argv: list[str], output: int) -> str:
         """Start the program. Returns the reason if it cannot be executed."""
@@ -448,8 +451,12 @@ class Supervisor:
                 return self.end(DEFAULT_GRACE_S if grace is None else grace)
 
     def end(self, grace_s: float) -> None:
-        self.status["survivors"] = end_all(self.run, self.status, grace_s, self.reap)
+        survivors = self.status["survivors"] = end_all(self.run, self.status, grace_s, self.reap)
+        deadline = time.monotonic() + KILL_LIMIT_S
         self.reap()
+        while self.result is None and not survivors and time.monotonic() < deadline:
+            time.sleep(0.02)
+            self.reap()
 
     def finish(self, begun: float) -> None:
         result = self.result
@@ -521,9 +528,12 @@ def supervise(
 
     if request.get("wait_for"):
         report()
-        if not supervisor.wait_for_path(request["wait_for"], watched):
-            status.update(stopped=True, error="stopped before the program was started", survivors=[])
-            return supervisor.finish(begun)
+        supervisor.wait_for_path(request["wait_for"], watched)
+    if supervisor.stop_asked() is not None or supervisor.signalled:
+        status.update(stopped=True, error="stopped before the program was started", survivors=[])
+        status.pop("launching", None)
+        supervisor.finish(begun)
+        return None if request.get("wait_for") else report()
     error = supervisor.launch(argv, output)
     if error:
         status["error"] = error
@@ -685,12 +695,14 @@ def stop(run: str, grace_s: float) -> int:
         return 1
     already = status["state"] in ENDED
     supervisor: int = status.get("supervisor") or 0
-    if status.get("supervised"):
+    if status.get("supervised") or status["state"] == "starting" or status.get("reason") == NOT_WRITTEN:
+        # Also before there is a supervisor: it looks for the wish before it starts the program, and after.
         with contextlib.suppress(OSError), open(os.path.join(run_folder(run), "stop"), "w") as file:
             file.write(str(grace_s))
         deadline = time.monotonic() + grace_s + KILL_LIMIT_S
-        with contextlib.suppress(OSError):
-            os.kill(supervisor, signal.SIGUSR1)
+        if supervisor:
+            with contextlib.suppress(OSError):
+                os.kill(supervisor, signal.SIGUSR1)
         while read_status(run)["state"] not in ENDED and time.monotonic() < deadline:
             time.sleep(0.02)
         status = read_status(run)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs.programs import supervisor
-from tests.jobs.supervised import Worker, alive, until, worker
+from tests.jobs.supervised import BOUND_S, PROGRAM, Worker, alive, until, worker
 
 
 @pytest.fixture
@@ -330,3 +330,77 @@ def test_wall_clock_is_not_what_limits_are_measured_by(here: Worker) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "started_at": time.time() + 1e9}))
     assert started["state"] == "running"
     assert here.ended("r1")["timed_out"] is True
+
+
+LEADERLESS = """
+import ctypes, os, threading, time
+def work():
+    open(os.path.expanduser("~/child"), "w").write(str(os.getpid()))
+    time.sleep(600)
+threading.Thread(target=work).start()
+while not os.path.exists(os.path.expanduser("~/child")): time.sleep(0.01)
+exit_of_this_thread = {"x86_64": 60, "aarch64": 93}[os.uname().machine]
+ctypes.CDLL(None).syscall(exit_of_this_thread, 0)
+"""
+"""Its first thread ends and another goes on: what any program of many threads is for a moment when it is killed."""
+
+
+def first_thread_has_ended(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+
+
+def test_a_program_whose_first_thread_has_ended_runs_on_and_its_stop_is_told_with_its_signal(here: Worker) -> None:
+    here.start("r1", argv=["python3", "-c", LEADERLESS])
+    pid = pid_in(here.home / "child")
+    until(lambda: first_thread_has_ended(pid), "the end of the first thread")
+    assert here.status("r1")["state"] == "running"
+    stopped = here.say("stop", "r1", "--grace", "20")
+    assert (stopped["stopped"], stopped["state"], stopped["signal"]) == (True, "exited", "TERM")
+
+
+def test_a_program_whose_first_thread_has_ended_is_stopped_without_its_supervisor(here: Worker) -> None:
+    supervisor = here.start("r1", argv=["python3", "-c", LEADERLESS])["supervisor"]
+    pid = pid_in(here.home / "child")
+    until(lambda: first_thread_has_ended(pid), "the end of the first thread")
+    os.kill(supervisor, signal.SIGKILL)
+    until(lambda: not alive(supervisor), "the end of the supervisor")
+    assert here.status("r1")["state"] == "running"
+    assert here.say("stop", "r1", "--grace", "20")["survivors"] == []
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the program")
+
+
+@pytest.mark.parametrize("held", ["supervise", "launch"])
+def test_a_stop_while_it_is_being_started_starts_nothing_afterwards(here: Worker, held: str) -> None:
+    """The starter, or the supervisor, is held where a loaded machine may hold it."""
+    file = here.home / "held.py"
+    go = here.home / "go"
+    waiting = here.home / "waiting"
+    text = PROGRAM.read_text("utf-8").replace("LAUNCH_LIMIT_S = 10.0", "LAUNCH_LIMIT_S = 0.2")
+    place = {
+        "supervise": '    detach(run_folder(request["run"]), {output, answer})\n',
+        "launch": "    error = supervisor.launch(argv, output)\n",
+    }[held]
+    assert text.count(place) == 1
+    hold = f"    open({str(waiting)!r}, 'w').close()\n    while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+    file.write_text(text.replace(place, hold + place))
+    body = json.dumps({"run": "r1", "shell": "echo $$ > ~/went; sleep 600"}).encode()
+    starter = subprocess.Popen([here.interpreter, "-S", file, "start"], env=here.environment, stdin=subprocess.PIPE)
+    assert starter.stdin is not None
+    starter.stdin.write(body)
+    starter.stdin.close()
+    until(waiting.exists, "the place where it is held")
+    stop = subprocess.Popen(
+        [here.interpreter, "-S", file, "stop", "r1", "--grace", "20"], env=here.environment, stdout=subprocess.PIPE
+    )
+    until((here.folder("r1") / "stop").exists, "the wish to stop")
+    go.touch()
+    told = json.loads(stop.communicate(timeout=BOUND_S)[0])
+    assert (told["stopped"], told["state"], told["survivors"]) == (True, "exited", [])
+    starter.wait(BOUND_S)
+    ended = here.ended("r1")
+    assert ended["stopped"]
+    if (here.home / "went").exists():
+        assert ended["signal"] == "TERM"
+    else:
+        assert ended["error"] == "stopped before the program was started"
+    assert not [pid for pid in here.pids() if pid != os.getpid()]

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sys
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -410,3 +411,21 @@ async def test_the_manager_of_another_context_leaves_a_run_alone(tmp_path: Path)
             assert await other.reattach() == []
             (run,) = await desk.manager.reattach()
             await asyncio.wait_for(run.wait(), 120)
+
+
+async def test_a_worker_that_was_stopped_before_its_program_began_is_not_started_rather_than_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor finds the wish to stop where a loaded worker has held it back."""
+    text = zlib.decompress(detached.Program.load().packed)
+    place = b"    if supervisor.stop_asked() is not None or supervisor.signalled:\n"
+    assert text.count(place) == 1
+    early = b"    open(supervisor.stop_path, 'w').close()\n" + place
+    text = text.replace(place, early)
+    slow = detached.Program(hashlib.sha256(text).hexdigest(), zlib.compress(text))
+    monkeypatch.setattr(detached.Program, "load", lambda: slow)
+    async with world(tmp_path) as sim, world_desk(sim) as desk:
+        run = await desk.run("sh", "-c", "echo never", detach=True)
+        assert run.summary == {Outcome.NOT_STARTED: 4}
+        assert {(item.exit_code, item.signal) for item in run.results} == {(None, None)}
+        assert not output(run)
