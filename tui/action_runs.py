@@ -143,6 +143,17 @@ RUN_ACTIONS: tuple[Action, ...] = (
         on(DESCRIBE, DIALOG),
         hint=1,
     ),
+    Action(
+        "copy-lines",
+        ("y",),
+        "copy",
+        "Copy the marked lines of this log, or the line of the cursor (OSC 52 and a file).",
+        on(LOGS),
+        Group.MOVE,
+        hint=12,
+    ),
+    Action("next-tile", ("tab",), "next tile", "The next tile; its name has a mark.", on(LOGS), Group.MOVE),
+    Action("previous-tile", ("shift+tab",), "previous tile", "The tile before.", on(LOGS), Group.MOVE),
     Action("next-hit", ("n",), "next hit", "The next match of the search.", on(DESCRIBE), hint=2),
     Action("previous-hit", ("N",), "previous hit", "The match before.", on(DESCRIBE)),
     Action(

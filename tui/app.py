@@ -25,7 +25,7 @@ from textual.worker import Worker, WorkerState
 
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
-from tui.actions import BY_ID, in_scope, refusal
+from tui.actions import BY_ID, MAIN, in_scope, refusal
 from tui.command_line import CommandLine, History
 from tui.glyphs import ASCII, UNICODE
 from tui.look import default_variables
@@ -164,6 +164,12 @@ class SliceTower(Toasts, Station, Navigation):
             # Typed ahead, before the question was on the screen: whatever it was meant for, it is no answer.
             return
         await super().on_event(event)
+
+    def on_key(self, event: Key) -> None:
+        """A key that means nothing where it was pressed says so, and what it means elsewhere."""
+        screen = self.screen
+        if isinstance(screen, ConsoleScreen) and screen.SCOPE in MAIN and event.key not in screen.active_bindings:
+            self.say(self.settings.keymap.nothing_here(event.key), severity="warning")
 
     # Telling
 

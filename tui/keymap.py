@@ -44,6 +44,13 @@ class Keymap:
             found[BY_ID[action_id].widget_id or action_id] = keys
         return found
 
+    def nothing_here(self, key: str) -> str:
+        """A sentence on a key, by Textual's name, that does nothing where it was pressed."""
+        help_key = self.shown(BY_ID["help"])
+        elsewhere = dict.fromkeys(action.title for action in ACTIONS if key in self.keys(action))
+        what = f"{key_name(key)} ({', '.join(list(elsewhere)[:2])})" if elsewhere else key_name(key)
+        return f"{what} does nothing here. {help_key} lists what does."
+
     def shown(self, action: Action) -> str:
         """The first key, as people write it; empty when the action has none."""
         keys = self.keys(action)

@@ -197,17 +197,17 @@ class ConsoleScreen(Performs, Screen[None]):
         self.query_one(HintsFooter).set_hints(self.hints())
 
     def refresh_crumbs(self) -> None:
-        """The way to here, shortened at its beginning when what is left out by a filter needs the room."""
-        crumbs, left_out = self.console.crumbs(), self.filter_words()
-        if left_out:
-            room = max(self.size.width - 2 - len(left_out) - 3, 8)
-            crumbs = (crumbs if len(crumbs) <= room else f"…{crumbs[1 - room :]}") + f" · {left_out}"
+        """The way to here, shortened at its beginning when what is filtered and marked needs the room."""
+        crumbs, aside = self.console.crumbs(), self.aside_words()
+        if aside:
+            room = max(self.size.width - 2 - len(aside) - 3, 8)
+            crumbs = (crumbs if len(crumbs) <= room else f"…{crumbs[1 - room :]}") + f" · {aside}"
         if crumbs != self._crumbs:
             self._crumbs = crumbs
             self.query_one("#crumbs", Static).update(crumbs)
 
-    def filter_words(self) -> str:
-        """How much of this screen a filter leaves out; empty without one."""
+    def aside_words(self) -> str:
+        """What stands behind the crumbs: how much of this screen a filter leaves out, how much is marked."""
         return ""
 
     def main_widget(self) -> Widget | None:
@@ -317,16 +317,27 @@ class TableScreen(ConsoleScreen):
     def filter_text(self) -> str:
         return self.table.filter_text
 
-    def filter_words(self) -> str:
+    def aside_words(self) -> str:
         table = self.table
-        return (
-            f"{len(table.visible_rows)} of {table.row_count} match {table.filter_text!r}" if table.filter_text else ""
-        )
+        words = []
+        if table.filter_text:
+            words.append(f"{len(table.visible_rows)} of {table.row_count} match {table.filter_text!r}")
+        if table.marks:
+            hidden = len(table.marks) - sum(row.key in table.marks for row in table.visible_rows)
+            words.append(f"{len(table.marks):,} marked" + (f", {hidden:,} of them hidden" if hidden else ""))
+        return " · ".join(words)
+
+    @on(LiveTable.MarksChanged)
+    def _marks_changed(self) -> None:
+        self.refresh_crumbs()
 
     def do_back(self) -> None:
-        """A range that is being marked goes first; its marks go with it."""
+        """A range that is being marked goes first, then a filter, then marks: no deed is meant by what was forgotten."""
         if self.prompt.is_open or not self.table.cancel_range():
-            super().do_back()
+            if not self.prompt.is_open and not self.filter_text() and self.table.marks:
+                self.table.clear_marks()
+            else:
+                super().do_back()
 
     def do_copy(self) -> None:
         self.console.copy(self.table.copy_text())

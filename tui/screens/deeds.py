@@ -48,22 +48,33 @@ def consequences(console: Console, items: Sequence[QueuedResource]) -> list[str]
     return lines
 
 
-async def delete(console: Console, items: Sequence[QueuedResource]) -> None:
-    """Deletes requests with their slices, after the name (or for several: the number) was typed."""
+async def delete(console: Console, items: Sequence[QueuedResource], spared: Sequence[str] = ()) -> bool:
+    """Deletes requests with their slices, after the name (or for several: the number) was typed.
+
+    Args:
+        spared: What is marked with them and can't be deleted here: TPU VMs without a request.
+
+    Returns:
+        Whether it was wished.
+    """
     if not items:
         raise OperatorError("There is no queued resource to delete here.")
     workers = sum(item.workers_ready for item in items)
     lines = consequences(console, items)
     if workers:
         lines.append(f"{count(workers, 'worker')} will be gone with all that is on their disks.")
+    if spared:
+        lines.append(f"Left as they are, without a queued resource: {fold(spared)}.")
     one = len(items) == 1
     text = items[0].name if one else f"delete {len(items)}"
     title = f"Delete {items[0].name}?" if one else f"Delete {len(items)} queued resources?"
     from backend.cloud import equivalents
 
     same = equivalents.delete(items[0], rest_of(console.context), force=True) if one else None
-    if await console.push_screen_wait(TypedConfirmation(title, lines, text, deed="delete", same=same)):
-        await _send_deletes(console, items)
+    if not await console.push_screen_wait(TypedConfirmation(title, lines, text, deed="delete", same=same)):
+        return False
+    await _send_deletes(console, items)
+    return True
 
 
 async def maintenance(console: Console, item: QueuedResource) -> None:

@@ -310,7 +310,15 @@ class FleetScreen(TableScreen):
     async def do_delete(self) -> None:
         from tui.screens import deeds
 
-        await deeds.delete(self.console, self.chosen() or [self.current_request()])
+        table = self.table
+        spared = [
+            item.node_id for row in table.selected_rows() if is_slice(item := find(self.console.fleet, row.key))
+        ]
+        items = self.chosen()
+        if not items and table.marks:
+            raise OperatorError("Nothing that is marked is a queued resource.", "esc takes the marks away.")
+        if await deeds.delete(self.console, items or [self.current_request()], spared):
+            table.clear_marks()
 
     async def do_recreate(self) -> None:
         from tui.screens import deeds

@@ -63,12 +63,16 @@ class LogTiles(Grid):
         views = list(self.query(LogView))
         for view in views[count:]:
             view.remove()
+        for view in views:
+            view.has_neighbours = count > 1
         for number, (title, log) in enumerate(logs):
             if number < len(views):
                 if views[number].source is not log:
                     views[number].set_source(log, title=title)
             else:
-                self.mount(LogView(log, title=title))
+                view = LogView(log, title=title)
+                view.has_neighbours = count > 1
+                self.mount(view)
 
     def poll(self) -> None:
         """Looks for news in every view."""
@@ -307,10 +311,16 @@ class LogsScreen(ConsoleScreen):
                 raise OperatorError(f"'{text}' cannot be searched for: {refused}.")
         self._pattern = text
 
-    def do_copy_page(self) -> None:
+    def do_copy_lines(self) -> None:
         view = self.view()
         if view is not None:
             self.console.copy(view.copy_text())
+
+    def do_next_tile(self) -> None:
+        self.focus_next(LogView)
+
+    def do_previous_tile(self) -> None:
+        self.focus_previous(LogView)
 
     def take_line(self, line: CommandLine) -> bool:
         if line.word == "logs" and line.targets and line.targets[0] in self._names:

@@ -215,13 +215,14 @@ class RunScreen(TableScreen):
             self._show_logs(group.first_member if group is not None else "")
 
     def do_logs_marked(self) -> None:
-        self._show_logs("", only=[str(key) for key in self.table.marks])
+        """Of all when nothing is marked, as a table's deeds are without marks."""
+        self._show_logs("", only=[str(key) for key in self.table.marks] or None)
 
     def _show_logs(self, address: str, only: list[str] | None = None) -> None:
         from tui.screens.logs import LogsScreen, RunLogs
 
         logs = RunLogs(self.run_, only)
-        self.console.push_screen(LogsScreen(logs, start=address, merged=not address and not only))
+        self.console.push_screen(LogsScreen(logs, start=address, merged=not address))
 
     def marked_workers(self) -> list[WorkerRef]:
         """The marked workers, or that of the cursor."""

@@ -6,6 +6,7 @@ from datetime import UTC, tzinfo
 
 from textual.message import Message
 
+from tui.look import look_of
 from tui.widgets.log_index import LogIndex
 from tui.widgets.log_keys import Kind
 from tui.widgets.log_reader import LogReader
@@ -54,6 +55,8 @@ class LogView(LogScreen, can_focus=True):
         self._now = 0.0
         self.writer_ended = False
         """Set by whoever knows: nothing more will come."""
+        self.has_neighbours = False
+        """Set by whoever knows: other logs stand beside it, so that the one of the keys needs a mark."""
         self._version: int | None = None
         self._told_follow = True
         self.set_source(source, title=title)
@@ -242,8 +245,9 @@ class LogView(LogScreen, can_focus=True):
     def status_facts(self) -> LogFacts:
         """What the status line says."""
         source, reader = self.source, self.reader
+        chosen = self.has_neighbours and self.has_focus
         facts = LogFacts(
-            title=self.log_title,
+            title=f"{look_of(self).glyphs['cursor']}{self.log_title}" if chosen else self.log_title,
             notice=self.notice,
             marks=len(self.marks),
             wrapping=self.wrapping,
