@@ -321,7 +321,7 @@ class TableScreen(ConsoleScreen):
         table = self.table
         words = []
         if table.filter_text:
-            words.append(f"{len(table.visible_rows)} of {table.row_count} match {table.filter_text!r}")
+            words.append(f"{len(table.visible_rows):,} of {table.row_count:,} match {table.filter_text!r}")
         if table.marks:
             hidden = len(table.marks) - sum(row.key in table.marks for row in table.visible_rows)
             words.append(f"{len(table.marks):,} marked" + (f", {hidden:,} of them hidden" if hidden else ""))

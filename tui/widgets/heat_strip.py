@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -30,6 +33,11 @@ class HeatSlice:
     """E.g. `node-ready`, `outcome-failed`: the cell's glyph and colour."""
     cursor: int | None = None
     """The worker to point out."""
+
+
+FOLDED_ABREAST = 64
+"""Slices on one line, when each is one cell."""
+_NUMBER = re.compile(r"\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,26 @@ def lay_out(slices: Sequence[HeatSlice], width: int) -> list[list[_Placed]]:
         for start in range(0, max(1, len(item.tokens)), room):
             lines.append([_Placed(index, start, min(start + room, len(item.tokens)), 0)])
     return lines
+
+
+def by_slice(slices: Sequence[HeatSlice], width: int) -> list[HeatSlice]:
+    """One cell a slice, for when one a worker has no room: the rarest of its states, so that what is odd is seen."""
+    counts = Counter(token for item in slices for token in item.tokens)
+    label = max((cell_len(item.label) for item in slices), default=0)
+    # Of the last number and its hyphen, and the space behind.
+    room = max(1, min(FOLDED_ABREAST, (width - label - 5) // 8 * 8))
+    folded = []
+    for prefix, of_one in groupby(slices, key=lambda item: _NUMBER.sub("", item.label)):
+        members = list(of_one)
+        for first in range(0, len(members), room):
+            run = members[first : first + room]
+            name = run[0].label
+            if len(run) > 1:
+                name += f"-{run[-1].label.removeprefix(prefix)}"
+            tokens = tuple(min(item.tokens, key=lambda token: counts[token]) for item in run if item.tokens)
+            cursor = next((place for place, item in enumerate(run) if item.cursor is not None), None)
+            folded.append(HeatSlice(name, tokens, cursor))
+    return folded
 
 
 def heat_lines(slices: Sequence[HeatSlice], width: int, look: Look, base: Style | None = None) -> list[Strip]:
@@ -159,21 +187,36 @@ class HeatStrip(Widget):
         """What is drawn, in words."""
         return heat_words(self.slices)
 
+    @property
+    def is_folded(self) -> bool:
+        """Whether there is no room for a cell a worker."""
+        return 1 < self.size.height < len(lay_out(self.slices, self.size.width))
+
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(lay_out(self.slices, width))
+        whole = len(lay_out(self.slices, width))
+        limit = self.styles.max_height
+        if limit is not None and whole > limit.resolve(container, viewport, Fraction(1)) > 1:
+            return 1 + len(lay_out(by_slice(self.slices, width), width))
+        return whole
 
     def render_line(self, y: int) -> Strip:
         look, base, width = look_of(self), self.rich_style, self.size.width
-        key = (self.slices, look, base, width)
+        height = self.size.height
+        key = (self.slices, look, base, width, height)
         if key != self._drawn:
             self._drawn = key
-            self._strips = heat_lines(self.slices, width, look, base)
+            if self.is_folded:
+                words = Strip([Segment(f"{self.summary}; a cell a slice", base + look.style("muted"))])
+                rest = heat_lines(by_slice(self.slices, width), width, look, base)
+                self._strips = [words.adjust_cell_length(width, base), *rest]
+            else:
+                self._strips = heat_lines(self.slices, width, look, base)
         return self._strips[y] if y < len(self._strips) else Strip.blank(width, base)
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
         lines = lay_out(self.slices, self.size.width)
-        if offset is None or offset.y >= len(lines):
+        if offset is None or offset.y >= len(lines) or self.is_folded:
             return
         label = max(cell_len(item.label) for item in self.slices) + 1
         for run in lines[offset.y]:

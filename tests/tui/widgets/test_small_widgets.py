@@ -13,7 +13,7 @@ from textual.message import Message
 from tests.tui.widgets.harness import WidgetApp, lines_of, posted, seen
 from tui.glyphs import ASCII
 from tui.look import PLAIN, Look
-from tui.widgets.heat_strip import HeatSlice, HeatStrip, heat_lines, heat_words, lay_out
+from tui.widgets.heat_strip import HeatSlice, HeatStrip, by_slice, heat_lines, heat_words, lay_out
 from tui.widgets.hints_footer import Hint, HintsFooter, hint_line
 from tui.widgets.outcome_groups import OutcomeGroup, OutcomeGroups, group_lines, sort_groups
 from tui.widgets.state_timeline import StateTimeline, TimelineSpan, timeline_line
@@ -181,6 +181,33 @@ def test_sixteen_thousand_workers_fit_on_one_screen() -> None:
     strips = heat_lines(whole, 160, PLAIN)
     assert sum(strip.text.count("●") for strip in strips) == 16_384
     assert len(strips) == 128
+
+
+def test_without_room_a_cell_is_a_slice_and_shows_the_odd_worker_in_it() -> None:
+    folded = by_slice(slices(100, 16, (70, 3)), 90)
+    assert [item.label for item in folded] == ["slice 0-63", "slice 64-99"]
+    text = lines_of(heat_lines(folded, 90, PLAIN))
+    assert text == [
+        f"slice 0-63  {'●' * 64}",
+        f"slice 64-99 {'●' * 6}⊗{'●' * 29}",
+    ]
+    mixed = [HeatSlice("a/0", ("node-ready",)), HeatSlice("a/1", ("node-ready",)), HeatSlice("b/0", ("node-ready",))]
+    assert [item.label for item in by_slice(mixed, 80)] == ["a/0-1", "b/0"]
+
+
+async def test_a_strip_that_is_cut_folds_and_says_what_it_holds() -> None:
+    strip = HeatStrip()
+    strip.styles.max_height = 5
+    app = WidgetApp(strip)
+    async with app.run_test(size=(90, 24)) as pilot:
+        strip.set_slices(slices(64, 16, (63, 15)))
+        await pilot.pause()
+        text = seen(strip)
+        assert text[0].startswith("64 slices, 1,023 ready, 1 preempted; a cell a slice")
+        assert text[1:] == [f"slice 0-63 {'●' * 63}⊗"], "no line is left empty"
+        strip.set_slices(slices(4, 16))
+        await pilot.pause()
+        assert "a cell a slice" not in "".join(seen(strip))
 
 
 @given(st.lists(st.integers(0, 40), max_size=12), st.integers(1, 120))
