@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -81,20 +82,39 @@ async def download(
 ) -> list[Transfer]:
     """Copies files and folders from every worker: of several workers each into `destination/QR.SLICE.WORKER/`.
 
+    Folders that were made for what did not come go again.
+
     Raises:
         OperatorError: The destination can't be made.
     """
     several = len(workers) > 1
+    makes_folders = several or len(sources) > 1
     names: list[str | Path] = [remote_path(source) for source in sources]
+    missing = [folder for folder in (destination, *destination.parents) if makes_folders and not folder.exists()]
 
     async def one(sftp: asyncssh.SFTPClient, worker: WorkerRef) -> str:
         place = destination / worker.file_stem if several else destination
-        if several or len(sources) > 1:
+        is_new = makes_folders and not place.exists()
+        if makes_folders:
             await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)
-        await sftp.get(names, str(place), preserve=True, recurse=True)
+        try:
+            await sftp.get(names, str(place), preserve=True, recurse=True)
+        except BaseException:
+            _remove_empty([place] if is_new else [])
+            raise
         return str(place)
 
-    return await _all(pool, workers, " ".join(sources), one, told)
+    try:
+        return await _all(pool, workers, " ".join(sources), one, told)
+    finally:
+        _remove_empty(missing)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Those that nothing came into, the innermost first."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 async def _all(

@@ -151,3 +151,18 @@ def test_a_mistyped_option_is_two_lines(tmp_path: Path, arguments: list[str]) ->
     what, cure = done.stderr.splitlines()
     assert what.startswith("slicetower: ")
     assert "--help" in cure
+
+
+def test_a_word_too_much_is_told_by_the_verb_that_it_stands_behind(tmp_path: Path) -> None:
+    done = run_cli("qr", "create", "a", "b", home=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()) == (
+        ExitCode.USAGE,
+        ["slicetower: unrecognized arguments: b", "  `slicetower qr create --help` explains it."],
+    )
+
+
+def test_a_demo_of_no_scenario_is_refused_as_a_simulator_of_none_is(tmp_path: Path) -> None:
+    demo = run_cli("demo", "--scenario", "nowhere", home=tmp_path)
+    served = run_cli("sim", "serve", "--dir", str(tmp_path / "sim"), "--scenario", "nowhere", home=tmp_path)
+    assert (demo.returncode, demo.stderr) == (ExitCode.USAGE, served.stderr)
+    assert served.stderr.startswith("slicetower: There is no scenario 'nowhere'.\n  Use ")

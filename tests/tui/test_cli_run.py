@@ -339,6 +339,8 @@ def test_a_shell_uses_the_verified_key_and_tells_the_commands_end(sim: Simulator
     done = sim.cli("shell", "train-a/0/1", "--", "sh", "-c", 'echo "$HOSTNAME  $0"; exit 4')
     assert done.returncode == 4, done.stderr
     assert done.stdout.endswith("-w-1  sh\n")
-    dry = sim.cli("shell", "train-a/0/1", "--dry-run").stdout
+    dry = sim.cli("shell", "train-a/0/1", "--dry-run", "--", "echo", "as it was printed").stdout
     assert "StrictHostKeyChecking=yes" in dry
+    again = subprocess.run(dry, shell=True, capture_output=True, text=True, timeout=90)
+    assert (again.stdout, again.returncode) == ("as it was printed\n", 0), again.stderr
     assert sim.cli("shell", "train-a").returncode == 2

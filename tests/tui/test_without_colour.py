@@ -15,6 +15,7 @@ from tests.tui.fixed.world import fixed_console
 from tests.tui.picture import Line, screen_lines, text_of
 from tests.tui.test_snapshots import FOLDER
 from tui.ascii_filter import TABLE
+from tui.screens.entry import Entry
 from tui.screens.fleet import FleetScreen
 from tui.settings import Settings
 from tui.widgets.live_table import LiveTable
@@ -96,3 +97,20 @@ async def test_a_click_chooses_a_wheel_scrolls_and_a_second_click_opens(
         assert screen.table.scroll_offset != before
         await driven.pilot.click(LiveTable, offset=(5, 2), times=2)
         await driven.until(lambda: driven.app.screen is not screen, "what was clicked is open")
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+async def test_without_colours_a_hint_stands_in_brackets_so_that_it_looks_like_nothing_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_color: bool
+) -> None:
+    scene = next(scene for scene in SCENES if scene.name == "confirm-delete")
+    async with fixed_console(tmp_path, monkeypatch, size=SIZE, client=scene.client(), no_color=no_color) as driven:
+        await scene.way(driven)
+        await driven.shows(*scene.shows)
+        await driven.settle()
+        assert ("(old-d)" in "\n".join(text_of(screen_lines(driven.app)))) is no_color
+        typed = driven.app.screen.query_one(Entry)
+        await driven.press("o")
+        assert typed.value == "o"
+        typed.placeholder = "(is it?)"
+        assert typed.placeholder == "(is it?)"

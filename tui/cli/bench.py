@@ -122,6 +122,10 @@ def _list(records: list[BenchRecord], form: str) -> int:
             for each in records
         ],
     )
+    for each in records:
+        if not each.state.is_over:
+            shown = f"`slicetower bench show {each.id}` asks its workers"
+            print(f"slicetower: {each.id} was {each.state.value} when it was last seen: {shown}", file=sys.stderr)
     return ExitCode.OK
 
 

@@ -109,9 +109,13 @@ def _context_file(process: subprocess.Popen[bytes], log: Path) -> Path:
                 raise OperatorError(f"The simulator was not ready after {READY_LIMIT_S:.0f} s.", f"See {log}.")
             part = os.read(process.stdout.fileno(), 65536)
             if not part:
-                said = log.read_text("utf-8", "replace").strip() or "it said nothing"
+                said = log.read_text("utf-8", "replace").strip()
+                if process.wait(STOP_LIMIT_S) == ExitCode.USAGE:
+                    what, _, cure = said.removeprefix("slicetower: ").partition("\n")
+                    raise OperatorError(what, cure.strip())
                 raise OperatorError(
-                    f"The simulator ended before it was ready: {said}", exit_code=ExitCode.UNREACHABLE
+                    f"The simulator ended before it was ready: {said or 'it said nothing'}",
+                    exit_code=ExitCode.UNREACHABLE,
                 )
             line += part
     return Path(json.loads(line)["context_file"])

@@ -17,7 +17,7 @@ from tui.cli.session import context_of, on_interrupt, open_tower, say, workers_f
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Forwards a port of one worker to 127.0.0.1 of this machine, as for TensorBoard or the profiler. "
-        "Ctrl-C ends it; exits with 3 when the connection is lost."
+        "Ctrl-C ends it, with 130; exits with 3 when the connection is lost."
     )
     parser.add_argument("target", metavar="TARGET", help="one worker, such as train-a/0/0")
     parser.add_argument("ports", metavar="PORT[:LOCAL]", help="the worker's port, then ours: 6006, 6006:7000, 6006:0")
@@ -58,4 +58,4 @@ async def _hold(tower: Tower, worker: WorkerRef, ports: Ports, form: str) -> int
     if not interrupted.is_set():
         say(f"the connection to {worker.address} was lost")
         return ExitCode.UNREACHABLE
-    return ExitCode.OK
+    return ExitCode.INTERRUPTED

@@ -43,6 +43,15 @@ BEFORE_VERB = ("--context", "--context-file", "--read-only")
 class Parser(argparse.ArgumentParser):
     """Tells a mistake in one sentence with its cure; the usage, 30 lines for some verbs, is for `--help`."""
 
+    def parse_known_args(  # type: ignore[override]  # its overloads give back what was given
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """A word too much is told by the verb that it stands behind, not by the one above."""
+        found, extra = super().parse_known_args(args, namespace)
+        if extra:
+            self.error(f"unrecognized arguments: {' '.join(extra)}")
+        return found, extra
+
     def error(self, message: str) -> NoReturn:
         from backend.sanitize import plain_text
 
@@ -66,7 +75,9 @@ def build_parser() -> argparse.ArgumentParser:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--context", metavar="NAME", help="a context of the configuration")
     which.add_argument("--context-file", metavar="FILE", help="a context file, such as the simulator writes")
-    parser.add_argument("--read-only", action="store_true", help="refuse everything that changes something")
+    parser.add_argument(
+        "--read-only", action="store_true", help="refuse everything that changes something in the cloud or on workers"
+    )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("verb", nargs="?", metavar="VERB")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

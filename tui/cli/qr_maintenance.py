@@ -103,14 +103,16 @@ def _cells(each: Slice) -> list[object]:
 
 async def _start(tower: Tower, item: QueuedResource, chosen: list[Slice], arguments: argparse.Namespace) -> int:
     node_ids = [each.node_id for each in chosen]
+    reasons = [reason for each in chosen if (reason := why_not(each))]
+    why = reasons[0] if reasons else "" if chosen else f"{item.name} has no slices now"
     if arguments.dry_run:
         shown = equivalents.perform_maintenance(item, node_ids, rest_of(tower.context))
         print_dry_run("maintenance", [shown], arguments.format)
+        if why:
+            print(f"slicetower: without --dry-run it would be refused now: {why}", file=sys.stderr)
         return ExitCode.OK
     refuse_read_only(tower.context, "start a maintenance")
-    reasons = [reason for each in chosen if (reason := why_not(each))]
-    if reasons or not chosen:
-        why = reasons[0] if reasons else f"{item.name} has no slices now"
+    if why:
         may = ",".join(str(each.index) for each in chosen if not why_not(each))
         cure = f"Where it may be started: add --slices {may}." if may else CURE
         raise OperatorError(f"The maintenance cannot be started by hand now: {why}.", cure)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from backend.context import Context
+from backend.context import Context, paths
 from backend.outcomes import ExitCode, OperatorError
 from backend.ssh.shell import ssh_command
 from tui.cli.session import context_of, open_tower, workers_for
@@ -24,16 +24,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target", metavar="TARGET", help="one worker, such as train-a/0/3; of several, the first is not guessed"
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the ssh command and run nothing")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the ssh command and run nothing; the host key that it names is kept beside the journal",
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
     context = context_of(arguments, changes="" if arguments.dry_run else "shell")
+    if arguments.dry_run:
+        kept = paths().state_dir / "known_hosts"
+        kept.mkdir(mode=0o700, exist_ok=True)
+        print(shlex.join(asyncio.run(_command(arguments, context, kept))))
+        return ExitCode.OK
     with tempfile.TemporaryDirectory(prefix="slicetower-") as folder:
         words = asyncio.run(_command(arguments, context, Path(folder)))
-        if arguments.dry_run:
-            print(shlex.join(words))
-            return ExitCode.OK
         try:
             return subprocess.run(words, check=False).returncode
         except FileNotFoundError as error:

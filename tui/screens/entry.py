@@ -12,6 +12,14 @@ NAMED_CHARACTERS = frozenset({"slash", "backslash", "at", "minus", "plus", "unde
 class Entry(Input):
     """An input for one line."""
 
+    def on_mount(self) -> None:
+        self.placeholder = self.placeholder
+
+    def validate_placeholder(self, text: str) -> str:
+        """Without colours a hint would look like what was typed: then it stands in brackets."""
+        bare = not text or text.startswith("(") or not self.is_attached or not self.app.no_color
+        return text if bare else f"({text})"
+
     def check_consume_key(self, key: str, character: str | None) -> bool:
         return key in NAMED_CHARACTERS or super().check_consume_key(key, character)
 

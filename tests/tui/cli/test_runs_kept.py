@@ -20,6 +20,14 @@ def simulator(simulators: SimulatorFactory) -> Simulator:
     return simulators(fresh=True)
 
 
+def test_a_read_only_operator_keeps_notes_of_this_machine_and_removes_nothing(simulator: Simulator) -> None:
+    simulator.cli("run", "train-a/0/0", "--", "true")
+    assert simulator.cli("--read-only", "runs", "note", "last", "seen").returncode == 0
+    assert "seen" in simulator.cli("runs", "show", "last").stdout
+    done = simulator.cli("--read-only", "runs", "prune", "--yes")
+    assert (done.returncode, "read-only" in done.stderr) == (2, True)
+
+
 def test_the_verdict_of_a_run_names_the_dead_worker_not_the_loud_ones(simulator: Simulator) -> None:
     """Worker 2 of a slice dies in silence after the survivors have shouted that task 2 is dead."""
     here = 'case $HOSTNAME in *-w-2) sleep 1; kill -KILL $$;; *) cat "$PEER_LOST"; exit 134;; esac'

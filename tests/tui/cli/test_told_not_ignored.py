@@ -18,6 +18,7 @@ from backend.journal import Journal
 from backend.outcomes import ExitCode, OperatorError
 from tests.simulator import Simulator, SimulatorFactory, run_cli
 from tests.tui.cli.test_bench import kept
+from tui.cli.bench import _list
 from tui.cli.bench_catch_up import catch_up
 from tui.cli.main import main
 
@@ -148,6 +149,17 @@ def test_a_detached_benchmark_is_read_on_when_it_is_asked_for(simulators: Simula
     assert (code, json.loads(steps.splitlines()[-1])["summary"]["source"]) == (ExitCode.OK, "one.0.0"), err
 
 
+def test_a_list_of_benchmarks_says_which_are_told_as_they_were_last_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benches = [replace(kept("one", 1.0), state=BenchState.STEPPING), replace(kept("two", 1.0), state=BenchState.DONE)]
+    assert _list(benches, "table") == ExitCode.OK
+    assert capsys.readouterr().err == (
+        f"slicetower: {benches[0].id} was {BenchState.STEPPING.value} when it was last seen:"
+        f" `slicetower bench show {benches[0].id}` asks its workers\n"
+    )
+
+
 def test_a_benchmark_that_cannot_be_asked_is_shown_as_it_was_last_seen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,6 +201,9 @@ def test_a_maintenance_of_some_slices_says_which_may_be_started(simulators: Simu
     assert (code, out) == (ExitCode.USAGE, "")
     assert "no maintenance of train-a-0 is announced" in err
     assert "add --slices 1" in err
+    code, out, err = run(tmp_path, world, "qr", "maintenance", "train-a", "--start", "--dry-run")
+    assert (code, "performMaintenance" in out) == (ExitCode.OK, True)
+    assert "without --dry-run it would be refused now: no maintenance of train-a-0 is announced" in err
 
 
 def test_a_slice_that_is_gone_is_missed_by_whoever_names_the_whole_request(
