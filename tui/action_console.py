@@ -103,7 +103,7 @@ CONSOLE_ACTIONS: tuple[Action, ...] = (
         "context",
         (),
         "context",
-        "Which context this is; with a name, opens another.",
+        "Which context this is; with a name or a context file, opens another.",
         MAIN,
         Group.CONSOLE,
         words=("ctx",),

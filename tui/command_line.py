@@ -37,7 +37,7 @@ ARGUMENTS: dict[str, str] = {
     "copy": "TARGET...",
     "forward": "WORKER [PORT[:LOCAL]]",
     "theme": "NAME",
-    "ctx": "[NAME]",
+    "ctx": "[NAME|FILE]",
     "events": "[filter]",
     "costs": "[DURATION]",
     "export": "[csv|jsonl]",

@@ -185,7 +185,7 @@ class Console(App[int]):
         """A text that is not shown while it is typed; None when it was refused."""
         raise NotImplementedError
 
-    async def change_context(self, context: Context) -> None:
+    async def change_context(self, context: Context, arguments: Sequence[str]) -> None:
         raise NotImplementedError
 
     def show_request(self, name: str) -> None:

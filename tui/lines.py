@@ -201,13 +201,22 @@ def _theme(console: Navigation, line: CommandLine) -> None:
 
 
 def _context(console: Navigation, line: CommandLine) -> None:
+    from pathlib import Path
+
     from backend.context import load_context
 
     if not line.targets:
         console.root().background(console.do_context(), group="context", title="contexts")
         return
-    context = load_context(line.targets[0], read_only=console.started_read_only)
-    console.root().background(console.change_context(context), group="context", title=f"open {context.name}")
+    wanted = line.targets[0]
+    read_only = console.started_read_only
+    if "/" in wanted or wanted.endswith(".toml"):
+        file = Path(wanted).expanduser().absolute()
+        context, arguments = load_context(file=file, read_only=read_only), ("--context-file", str(file))
+    else:
+        context, arguments = load_context(wanted, read_only=read_only), ("--context", wanted)
+    work = console.change_context(context, arguments)
+    console.root().background(work, group="context", title=f"open {context.name}")
 
 
 def _plan(console: Navigation, line: CommandLine) -> None:

@@ -153,7 +153,9 @@ class Navigation(Toolbox):
         if picked is not None and picked != self.context.name:
             opened = load_context(picked, read_only=self.started_read_only)
             # By a worker of the fleet: the screen of this one is closed on the way.
-            self.root().background(self.change_context(opened), group="context", title=f"open {picked}")
+            self.root().background(
+                self.change_context(opened, ("--context", picked)), group="context", title=f"open {picked}"
+            )
 
     def open_refused(self, name: str) -> bool:
         """The create form with what a recreate deleted and was refused to make again; False where there is no such."""

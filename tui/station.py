@@ -7,7 +7,7 @@ import gc
 import importlib
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -191,11 +191,17 @@ class Station(Console):
             except TimeoutError:
                 self._keeper.cancel()
 
-    async def change_context(self, context: Context) -> None:
-        """Closes this context and opens another; screens begin anew from the fleet."""
+    async def change_context(self, context: Context, arguments: Sequence[str]) -> None:
+        """Closes this context and opens another; screens begin anew from the fleet.
+
+        Args:
+            context: To open.
+            arguments: The options that name it, for processes of our own: a shell is of the context that is open.
+        """
         self.go()
         await self.close_tower()
         self.context = context
+        self.context_arguments = tuple(arguments)
         self.read_only = context.read_only
         self.open_tower()
 

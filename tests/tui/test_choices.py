@@ -215,6 +215,12 @@ async def test_another_context_is_chosen_and_opened(
         await driven.command("ctx nowhere")
         await driven.until(lambda: "nowhere" in driven.toasts())
         assert driven.app.context.name == "west"
+        assert driven.app.own_command()[-2:] == ["--context", "west"], "a shell is of the context that is open"
+        await driven.command("ctx nowhere.toml")
+        await driven.until(lambda: "There is no context file" in driven.toasts())
+        await driven.command(f"ctx {simulator.context_file}")
+        await driven.until(lambda: driven.app.context.name == "demo" and driven.app.fleet.loaded, "the file's")
+        assert driven.app.own_command()[-2:] == ["--context-file", str(simulator.context_file)]
 
 
 async def test_a_time_is_jumped_to_in_logs_and_what_is_no_time_is_refused(

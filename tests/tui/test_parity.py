@@ -63,7 +63,7 @@ LINE = command_line()
 
 def answers_of(path: str) -> Mapping[str, Answer]:
     """The table's answers for one verb, with those that mean the same everywhere."""
-    common = {name: COMMON[name] for name in LINE.get(path, ()) if name in COMMON}
+    common = {name: answer for name, answer in COMMON.items() if name in LINE.get(path, ())}
     return {**common, **VERBS.get(path, {})}
 
 

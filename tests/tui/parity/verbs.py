@@ -69,8 +69,8 @@ MESH = {
 VERBS: Mapping[str, Mapping[str, Answer]] = {
     "slicetower": {
         "": Reason.START,
-        "--context": Word("ctx", "[NAME]"),
-        "--context-file": Reason.START,
+        "--context": Word("ctx", "[NAME|FILE]"),
+        "--context-file": Word("ctx", "[NAME|FILE]"),
         "--read-only": Reason.START,
         "--version": Key("help", "its last line"),
         "VERB": Key("palette"),
