@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -20,6 +21,7 @@ from tui.widgets.rows import Cell, Column, Row, number_cell
 from tui.wording import count
 
 if TYPE_CHECKING:
+    from backend.bench.afterwards import FileReadings
     from backend.bench.live import Bench, ToldReading
     from backend.bench.model import BenchRecord
 
@@ -60,7 +62,8 @@ def made_of(record: BenchRecord, workers: int) -> list[str]:
     if figures.step_time_s is None:
         return ["no step counts yet"]
     aside = sum(figures.set_aside.values())
-    each = f"the median of {count(workers, 'worker')}" if workers > 1 else "what the one worker told"
+    told = "what the one worker told" if workers else "as the log tells it"
+    each = f"the median of {count(workers, 'worker')}" if workers > 1 else told
     lines = [
         f"{figures.step_time_s:.4g} s a step: the median of {count(figures.steps, 'step')} that"
         f" {'counts' if figures.steps == 1 else 'count'}, each {each}"
@@ -78,9 +81,10 @@ class ReadingsScreen(TableScreen):
     SCOPE = READINGS
     BINDINGS: ClassVar = bindings(READINGS)
     CSS_PATH = "work.tcss"
+    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     crumb = "readings"
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench | FileReadings) -> None:
         super().__init__()
         self._bench = bench
         self._told: Sequence[ToldReading] = ()
@@ -89,7 +93,7 @@ class ReadingsScreen(TableScreen):
     def compose_body(self) -> Iterable[Widget]:
         with Container(id="meshes"):
             yield Static(id="meshes-head", markup=False)
-            yield LiveTable(COLUMNS, id="table", empty="Nothing was read yet.")
+            yield LiveTable(self.COLUMNS, id="table", empty="Nothing was read yet.")
             yield Static(id="sweep-point", markup=False)
 
     def tick(self) -> None:
@@ -100,12 +104,15 @@ class ReadingsScreen(TableScreen):
         self._seen = self._bench.version
         self._told = self._bench.told(NEWEST)
         self.table.set_rows([row(place, each) for place, each in enumerate(self._told)])
-        workers = len({each.address for each in self._told})
-        lines = made_of(self._bench.record, workers)
+        lines = made_of(self._bench.record, self.tellers())
         if len(self._told) == NEWEST:
             lines.append(f"the newest {NEWEST:,} readings are listed")
         self.query_one("#meshes-head", Static).update(plain_text("\n".join(lines)))
         self._tell()
+
+    def tellers(self) -> int:
+        """How many told the readings."""
+        return len({each.address for each in self._told})
 
     def chosen(self) -> ToldReading | None:
         """The reading under the cursor."""
@@ -125,10 +132,46 @@ class ReadingsScreen(TableScreen):
         self.perform(BY_ID["open"])
 
     def do_open(self) -> None:
-        from tui.screens.logs import LogsScreen, RunLogs
-
+        """The log at the line of the reading; of a file, the lines around it."""
         told = self.chosen()
         if told is None:
             raise OperatorError("There is no reading under the cursor.")
+        self.open_line(told)
+
+    def open_line(self, told: ToldReading) -> None:
+        from tui.screens.logs import LogsScreen, RunLogs
+
         run = self.console.find_run(self._bench.id)
         self.console.push_screen(LogsScreen(RunLogs(run), start=told.address, line=told.line))
+
+
+class FileReadingsScreen(ReadingsScreen):
+    """The readings of a log file."""
+
+    COLUMNS: ClassVar[tuple[Column, ...]] = tuple(
+        replace(each, title="LOG") if each.id == "worker" else each for each in COLUMNS
+    )
+
+    def __init__(self, readings: FileReadings) -> None:
+        super().__init__(readings)
+        self._readings = readings
+
+    def tellers(self) -> int:
+        return 0
+
+    def open_line(self, told: ToldReading) -> None:
+        from tui.screens.same import PageDialog
+
+        found = self._readings.around(told)
+        if not found:
+            raise OperatorError(
+                f"{self._readings.record.target} can't be read any more.", "r in the plot reads it again."
+            )
+        width = len(f"{found[-1].number + 1:,}")
+        cursor = self.console.glyphs["cursor"]
+        lines = [
+            f"{cursor if each.number == told.line else ' '} {each.number + 1:>{width},}  {plain(each.text)}"
+            for each in found
+        ]
+        title = f"{self._readings.record.target}, line {told.line + 1:,}"
+        self.console.push_screen(PageDialog(title, plain_text("\n".join(lines))))

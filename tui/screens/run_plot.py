@@ -16,6 +16,7 @@ from tui.screens.bench import BenchScreen
 from tui.screens.bench_figures import CPU
 
 if TYPE_CHECKING:
+    from backend.bench.afterwards import FileReadings
     from backend.bench.live import Bench
     from backend.bench.model import BenchRecord
     from backend.runs.manager import Run
@@ -114,20 +115,22 @@ class FilePlotScreen(RunPlotScreen):
     def __init__(self, path: Path, pattern: str | None = None, peak: float | None = None) -> None:
         super().__init__(None, pattern or "", peak)
         self._path = path
+        self._readings: FileReadings | None = None
         self.crumb = f"plot {path.name}"
 
     def on_mount(self) -> None:
         self.background(self._load(), group="read", title=f"read {self._path.name}")
 
     async def _load(self) -> None:
-        from backend.bench.afterwards import read_file
+        from backend.bench.afterwards import read_log
 
         try:
-            self._record = await asyncio.to_thread(
-                read_file, self._path, pattern=self._pattern or None, peak_tflops_per_device=self._peak
+            self._readings = await asyncio.to_thread(
+                read_log, self._path, pattern=self._pattern or None, peak_tflops_per_device=self._peak
             )
         except ValueError as error:
             raise OperatorError(f"The pattern cannot be used: {error}.") from error
+        self._record = self._readings.record
         self._seen = -1
         self.tick()
 
@@ -145,8 +148,16 @@ class FilePlotScreen(RunPlotScreen):
     def head(self, record: BenchRecord) -> list[str]:
         return [record.target, BenchScreen.head(self, record)[-1]]
 
-    def readable(self) -> Bench:
-        raise OperatorError("These readings are of a file.", "`slicetower bench read FILE` lists them.")
+    def do_readings(self) -> None:
+        from tui.screens.readings import FileReadingsScreen
+
+        if self._readings is None:
+            raise OperatorError(f"{self._path.name} is not read yet.")
+        self.console.push_screen(FileReadingsScreen(self._readings))
+
+    def do_refresh(self) -> None:
+        """Reads the file again: another program may have written on."""
+        self.background(self._load(), group="read", title=f"read {self._path.name}")
 
     def do_logs(self) -> None:
         raise OperatorError("This is a file, not a run: it has no logs of its own.")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.bench.afterwards import read_file
+from backend.bench.afterwards import FILE_BLOCK_BYTES, read_file, read_log
 from backend.bench.live import Bench
 from backend.outcomes import OperatorError
 from tests.backend.bench.test_bench import Logged, record
@@ -137,3 +137,40 @@ def test_a_file_without_a_step_is_told(tmp_path: Path) -> None:
     assert [point.step_time_s for point in kept.points] == [0.5, 0.25]
     with pytest.raises(OperatorError, match="can't be read"):
         read_file(tmp_path / "missing")
+
+
+def test_each_reading_of_a_file_leads_back_to_its_line(tmp_path: Path) -> None:
+    lines = (LOGS / "maxtext_classic.log").read_text().split("\n")
+    found = read_log(LOGS / "maxtext_classic.log", peak_tflops_per_device=459.0)
+    told = found.told(1000)
+    assert len(told) == 10
+    for each in told:
+        assert f"completed step: {each.step}, seconds: {each.reading.step_time_s}" in lines[each.line]
+        assert found.line_of(each).decode() == lines[each.line]
+    assert [each.reading.set_aside for each in told[:3]] == ["first step", "above peak", ""]
+    assert [each.step for each in found.told(2)] == [8, 9]
+
+
+def test_lines_are_numbered_over_blocks_and_over_lines_of_any_length(tmp_path: Path) -> None:
+    file = tmp_path / "long.log"
+    filler = "x" * 1000
+    lines = []
+    for step in range(40):
+        lines += [filler] * 97 + [f"took {step + 1} s"]
+    # Longer than a block.
+    lines.insert(200, "y" * (FILE_BLOCK_BYTES + 5000))
+    file.write_text("\n".join(lines))
+    found = read_log(file, pattern=r"took (?P<seconds>\d+) s")
+    told = found.told(1000)
+    for each in told:
+        assert f"took {each.reading.step_time_s:.0f} s" in lines[each.line]
+        assert found.line_of(each).decode() == lines[each.line]
+    assert len(told) == 40
+    middle = told[20]
+    around = found.around(middle, 2)
+    assert [each.number for each in around] == list(range(middle.line - 2, middle.line + 3))
+    assert [each.text for each in around] == lines[middle.line - 2 : middle.line + 3]
+    assert [each.number for each in found.around(told[-1], 3)][-1] == len(lines) - 1
+    file.unlink()
+    assert found.around(middle) == []
+    assert found.line_of(middle) == b""

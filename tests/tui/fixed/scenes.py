@@ -263,6 +263,11 @@ SCENES = (
     Scene("bench-compare", keys("5", "asterisk", "equals_sign"), ("OF A", "the first")),
     Scene("bench-baseline", keys("5", "B"), ("Save this benchmark as a baseline",)),
     Scene("plot-file", command("plot tests/fixtures/logs/maxtext_classic.log"), ("over 8 steps",)),
+    Scene(
+        "readings-file",
+        command("plot tests/fixtures/logs/maxtext_classic.log", "v"),
+        ("above peak", "completed step"),
+    ),
     Scene("readings", lambda driven: run_of(driven, facts.BENCH_ID, "v"), ("RATE/DEVICE", "set aside")),
     Scene("sweep", sweep, ("151", "skipped")),
     Scene("sweep-form", on_train("b", "f6"), ("sweep",)),
