@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,10 +17,12 @@ from tui.wording import utc_now
 if TYPE_CHECKING:
     from backend.ssh.connections import ConnectionPool
     from backend.targets import WorkerRef
-    from backend.tools.forward import Ports
+    from backend.tools.forward import Forward, Ports
 
 Begin = Callable[[Coroutine[Any, Any, None]], Worker[None]]
 OPENING, OPEN, LOST, REFUSED, CLOSED = "opening", "open", "lost", "refused", "closed"
+ASK_AGAIN_S = 3.0
+"""Between two looks whether something listens there by now."""
 
 
 @dataclass(slots=True)
@@ -81,13 +84,27 @@ class Forwards:
         try:
             async with forward(pool, item.worker, item.ports) as opened:
                 self._set(item, OPEN, local=opened.address)
-                await opened.lost()
+                await self._watch(item, opened)
                 self._set(item, LOST, error="The connection to the worker was lost.")
         except OperatorError as error:
             self._set(item, REFUSED, error=str(error))
         finally:
             if item.state in (OPENING, OPEN):
                 self._set(item, CLOSED)
+
+    async def _watch(self, item: OpenForward, opened: Forward) -> None:
+        """Until its connection is lost; says meanwhile that nothing listens there, as long as nothing does."""
+        lost = asyncio.ensure_future(opened.lost())
+        try:
+            while not lost.done() and not await opened.answers():
+                if not item.error:
+                    self._set(item, OPEN, error=f"Nothing listens on port {item.ports.remote} there yet.")
+                await asyncio.wait([lost], timeout=ASK_AGAIN_S)
+            if item.error:
+                self._set(item, OPEN)
+            await lost
+        finally:
+            lost.cancel()
 
     def _set(self, item: OpenForward, state: str, *, local: str = "", error: str = "") -> None:
         item.state, item.error = state, error

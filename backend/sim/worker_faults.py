@@ -5,7 +5,7 @@ Each changes the world and returns a sentence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from backend.sim import targets
@@ -14,25 +14,29 @@ from backend.sim.world import World
 Values = Mapping[str, Any]
 
 
+def _workers(found: Collection[str]) -> str:
+    return f"{len(found)} worker{'' if len(found) == 1 else 's'}"
+
+
 def cut(world: World, values: Values) -> str:
     found = targets.find_addresses(world, str(values["target"]))
     for address in found:
         world.machines.cut(address)
-    return f"The connections of {len(found)} workers were cut; their processes live on."
+    return f"Cut the connections of {_workers(found)}; the processes live on."
 
 
 def freeze(world: World, values: Values) -> str:
     found = targets.find_addresses(world, str(values["target"]))
     for address in found:
         world.machines.freeze(address, float(values["for"]))
-    return f"{len(found)} workers answer nothing for {values['for']:g} s."
+    return f"No answer from {_workers(found)} for {values['for']:g} s."
 
 
 def refuse(world: World, values: Values) -> str:
     found = targets.find_addresses(world, str(values["target"]))
     for address in found:
         world.machines.refuse(address, not values["off"])
-    return f"{len(found)} workers {'accept' if values['off'] else 'refuse'} new connections."
+    return f"New connections are {'accepted' if values['off'] else 'refused'} by {_workers(found)}."
 
 
 def reimage(world: World, values: Values) -> str:
@@ -45,16 +49,16 @@ def reimage(world: World, values: Values) -> str:
         if not values["serve"]:
             world.machines.reimage(address)
     if values["serve"]:
-        return f"The API serves the present host keys of {len(found)} workers."
+        return f"The API serves the present host key of {_workers(found)}."
     served = "the API still serves the old one" if values["unserved"] else "the API serves it"
-    return f"{len(found)} workers have another host key; {served}."
+    return f"Another host key on {_workers(found)}; {served}."
 
 
 def down(world: World, values: Values) -> str:
     found = targets.find_addresses(world, str(values["target"]))
     for address in found:
         world.machines.power_off(address, wipe=False)
-    return f"{len(found)} workers are dead, and the service has not noticed."
+    return f"Dead, and not noticed by the service: {_workers(found)}."
 
 
 def reboot(world: World, values: Values) -> str:
@@ -64,4 +68,4 @@ def reboot(world: World, values: Values) -> str:
             if address in found:
                 world.machines.power_off(address, wipe=False)
                 world.machines.boot(address, node.startup_script)
-    return f"{len(found)} workers rebooted, and the service has not noticed."
+    return f"Rebooted, and not noticed by the service: {_workers(found)}."

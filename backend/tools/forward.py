@@ -15,6 +15,8 @@ from backend.ssh.connections import ConnectionPool, Lease
 from backend.targets import WorkerRef
 
 LOCAL_HOST = "127.0.0.1"
+ANSWER_TIMEOUT_S = 10.0
+"""Of the question whether something listens there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,19 @@ class Forward:
     def address(self) -> str:
         """127.0.0.1:PORT."""
         return f"{LOCAL_HOST}:{self.local_port}"
+
+    async def answers(self) -> bool:
+        """Whether something listens on the worker's port now: asked by a connection that is closed at once.
+
+        Without that, a forward to nothing looks open, and whoever comes by it gets an empty reply.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                _, writer = await self._lease.connection.open_connection(LOCAL_HOST, self.ports.remote)
+        except (OSError, asyncssh.Error):
+            return False
+        writer.close()
+        return True
 
     async def lost(self) -> None:
         """Returns when the connection to the worker has ended."""

@@ -252,6 +252,25 @@ async def test_a_port_is_forwarded_listed_copied_and_closed(
         await driven.until(lambda: driven.app.forwards.items[-1].state == OPEN, "opened anew")
 
 
+async def test_a_forward_to_nothing_says_so_until_something_listens_there(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.forwards.ASK_AGAIN_S", 0.1)
+    async with console(context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        await driven.until(lambda: driven.app.worker_at("train-a/0/0"))
+        worker = driven.app.worker_at("train-a/0/0")
+        assert worker is not None
+        with socket.socket() as server:
+            server.bind((worker.internal_ip, 0))
+            port = server.getsockname()[1]
+            await driven.command(f"forward train-a/0/0 {port}:0")
+            await driven.until(lambda: isinstance(driven.app.screen, ForwardsScreen))
+            await driven.shows("open", f"Nothing listens on port {port} there yet")
+            server.listen()
+            await driven.until(lambda: "Nothing listens" not in driven.text, "an answer")
+            assert driven.app.forwards.items[0].state == OPEN
+
+
 async def test_files_go_to_all_workers_and_come_back_apart(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
