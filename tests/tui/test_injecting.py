@@ -34,6 +34,13 @@ async def test_a_fault_is_injected_by_its_line_or_chosen_and_is_told_loudly(
         await driven.shows("SUSPENDED")
         await driven.command("inject")
         await driven.until(lambda: isinstance(driven.app.screen, Choose))
+        choice = driven.app.screen
+        assert isinstance(choice, Choose)
+        await driven.write("cap")
+        chosen = choice.chosen()
+        assert chosen is not None
+        assert chosen.answer == "capacity", "a name stands before what only speaks of it"
+        await driven.press("backspace", "backspace", "backspace")
         await driven.write("rate")
         await driven.press("enter")
         await driven.until(lambda: isinstance(driven.app.screen, Ask))

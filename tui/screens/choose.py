@@ -100,8 +100,11 @@ class Choose(Dialog[str]):
 
     @on(Input.Changed)
     def _narrow(self) -> None:
-        words = self.query_one("#typed", Input).value.lower().split()
-        self._shown = tuple(each for each in self._offers if all(word in each.text.lower() for word in words))
+        typed = self.query_one("#typed", Input).value.lower()
+        words = typed.split()
+        found = [each for each in self._offers if all(word in each.text.lower() for word in words)]
+        # What is called so stands before what only speaks of it.
+        self._shown = tuple(sorted(found, key=lambda each: not each.text.lower().startswith(typed.strip())))
         options = self.query_one(OptionList)
         options.clear_options()
         options.add_options([Option(Content(each.text)) for each in self._shown])
