@@ -37,7 +37,7 @@ from tui.settings import Settings
 from tui.station import Station
 from tui.themes import DEFAULT_THEME, ThemeStore
 from tui.toasts import Toasts
-from tui.wording import count
+from tui.wording import count, in_console
 
 if TYPE_CHECKING:
     from backend.context import Context, Paths
@@ -191,7 +191,7 @@ class SliceTower(Toasts, Station, Navigation):
     def tell(self, error: BaseException, *, doing: str = "") -> None:
         """An error as a sentence: on screen, and among the events. What is no operator's error leaves its trace in the log."""
         if isinstance(error, OperatorError):
-            text = f"{error.what} {error.cure}".strip()
+            text = in_console(f"{error.what} {error.cure}".strip())
         else:
             text = f"slicetower itself failed{f' at {doing!r}' if doing else ''}: {type(error).__name__}: {error}."
             self._log_trace(error)

@@ -17,9 +17,10 @@ from backend.bench.model import Survey
 from backend.context import Context
 from backend.model import Event, EventKind, QueuedResource
 from tests.simulator import SimulatorFactory
-from tests.tui.driving import MEDIUM, SMALL, Console, console
+from tests.tui.driving import MEDIUM, SMALL, WIDE, Console, console
 from tui import toasts
 from tui.app import SliceTower
+from tui.command_line import parse
 from tui.screens.bench_form import BenchFormScreen
 from tui.screens.confirm import Question, TypedConfirmation
 from tui.screens.create import FURTHER, CreateScreen
@@ -30,6 +31,7 @@ from tui.screens.workers import WorkersScreen
 from tui.settings import Settings
 from tui.widgets.live_table import LiveTable
 from tui.widgets.table_filter import cell_text
+from tui.wording import in_console
 
 GOOD = {"name": "asked", "zone": "us-west4-a", "accelerator_type": "v5litepod-16", "tier": "spot", "node_count": "1"}
 
@@ -273,5 +275,37 @@ async def test_escape_takes_back_a_range_that_is_being_marked_and_nothing_else(
         await driven.press("escape")
         assert driven.app.screen is screen
         assert len(table.marks) == 1
-        await driven.press("escape")
-        assert driven.app.screen is not screen
+        await driven.press("j")
+        assert len(table.marks) == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("Delete it first: `slicetower qr cleanup`.", "Delete it first: `:cleanup`."),
+        ("`slicetower free TARGET` removes it.", "`:free TARGET` removes it."),
+        ("`slicetower runs list` shows them.", "`:runs` shows them."),
+        ("`slicetower bench list` shows them.", "`:benches` shows them."),
+        ("`slicetower run TARGET -- ps aux --sort=-rss` shows", "`:run TARGET -- ps aux --sort=-rss` shows"),
+        ("`slicetower run TARGET --sync DIR` ships", "`slicetower run TARGET --sync DIR` ships"),
+        ("`slicetower runs stop ID`", "`slicetower runs stop ID`"),
+        ("`slicetower fleet --once`", "`slicetower fleet --once`"),
+        ("`slicetower qr wait a` waits", "`slicetower qr wait a` waits"),
+        ("`slicetower bench shardings TARGET`", "`slicetower bench shardings TARGET`"),
+    ],
+)
+def test_advice_names_the_consoles_own_command_where_it_takes_the_same_words(told: str, said: str) -> None:
+    assert in_console(told) == said
+    if said.startswith("`:"):
+        line = parse(said[1 : said.index("`", 1)])
+        assert line is not None
+
+
+async def test_the_create_form_says_how_the_console_cleans_up(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=WIDE) as driven:
+        await driven.shows("old-d")
+        driven.app.push_screen(CreateScreen(GOOD))
+        await driven.shows("is dead and holds the quota", "`:cleanup`")
+        assert "slicetower qr cleanup" not in driven.text

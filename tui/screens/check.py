@@ -14,7 +14,7 @@ from tui.screens.tool_options import CheckFormScreen, CheckOptions
 from tui.screens.work_screen import WorkScreen
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row
-from tui.wording import count, utc_now
+from tui.wording import count, in_console, utc_now
 
 if TYPE_CHECKING:
     from backend.tools.model import CheckReport, Finding
@@ -108,7 +108,9 @@ class CheckScreen(WorkScreen):
             "versions": f"{keymap.shown(BY_ID['setup'])} makes one environment on all.",
         }
         offer = offers.get(found.check, "") if found.severity.value != "ok" and not self.console.read_only else ""
-        self.detail("\n".join(part for part in (f"{found.where}: {found.what}", found.cure, offer) if part))
+        self.detail(
+            "\n".join(part for part in (f"{found.where}: {found.what}", in_console(found.cure), offer) if part)
+        )
 
     def targets_here(self) -> list[str]:
         """The workers of the marked findings; without marks everyone that was looked at."""

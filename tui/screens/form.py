@@ -17,6 +17,7 @@ from textual.widgets import Input, Static
 
 from tui.glyphs import UNICODE, GlyphSet
 from tui.screens.entry import Entry
+from tui.wording import in_console
 
 
 class PickedChoice(Widget, can_focus=True):
@@ -223,6 +224,7 @@ class FormLine(Vertical):
 
     def say(self, text: str, *, warning: bool = False) -> None:
         """Shows the sentence about this field; an empty one hides it."""
+        text = in_console(text)
         if (text, warning) == self._said or not self._composed:
             return
         # An update is a layout, and a form has forty lines.

@@ -18,6 +18,7 @@ from backend.targets import select
 from tui.screens.form import FormBody, FormLine, PickedChoice
 from tui.screens.form_choices import ChoosingForm
 from tui.screens.form_screen import FormScreen
+from tui.wording import in_console
 
 if TYPE_CHECKING:
     from backend.targets import WorkerRef
@@ -83,7 +84,7 @@ class PlanForm(FormScreen):
             line.say(str(wrong[name]) if name in wrong and texts.get(name) else "")
         plan = self.query_one("#plan", Static)
         plan.set_class(bool(wrong) or self.judged.refused, "-refused")
-        plan.update(plain_text("\n".join(self.judged.lines)))
+        plan.update(plain_text(in_console("\n".join(self.judged.lines))))
 
     def require_right(self, without: str = "Nothing was sent.") -> None:
         """Judges once more, before it is sent.
