@@ -26,7 +26,7 @@ from textual.worker import Worker, WorkerState
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import BY_ID, MAIN, in_scope, refusal
-from tui.command_line import CommandLine, History
+from tui.command_line import CommandLine, History, in_console
 from tui.glyphs import ASCII, UNICODE
 from tui.look import default_variables
 from tui.mends import let_go_of_closed_widgets
@@ -37,7 +37,7 @@ from tui.settings import Settings
 from tui.station import Station
 from tui.themes import DEFAULT_THEME, ThemeStore
 from tui.toasts import Toasts
-from tui.wording import count, in_console
+from tui.wording import count
 
 if TYPE_CHECKING:
     from backend.context import Context, Paths

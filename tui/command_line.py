@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -168,3 +169,21 @@ class History:
             return None
         self._position += 1
         return self._lines[self._position] if self._position < len(self._lines) else ""
+
+
+_SHELL_COMMAND = re.compile(r"`slicetower (?:qr )?([a-z]+)((?: [^`]*)?)`")
+_LISTS = {"runs list": ":runs", "operations list": ":operations", "bench list": ":benches"}
+
+
+def in_console(text: str) -> str:
+    """Advice that names commands of the shell, with the console's own where it takes the same words: `:cleanup`."""
+
+    def own(found: re.Match[str]) -> str:
+        verb, rest = found[1], found[2]
+        if verb + rest in _LISTS:
+            return f"`{_LISTS[verb + rest]}`"
+        has_options = " --" in rest.partition(" -- ")[0]
+        is_same = verb in words() and verb not in ("runs", "operations", "bench") and not has_options
+        return f"`:{verb}{rest}`" if is_same else found[0]
+
+    return _SHELL_COMMAND.sub(own, text)

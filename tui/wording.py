@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -118,22 +117,3 @@ def fold(names: Iterable[str], *, limit: int = 6) -> str:
 def utc_now() -> datetime:
     """The present moment."""
     return datetime.now(UTC)
-
-
-_SHELL_COMMAND = re.compile(r"`slicetower (?:qr )?([a-z]+)((?: [^`]*)?)`")
-_LISTS = {"runs list": ":runs", "operations list": ":operations", "bench list": ":benches"}
-
-
-def in_console(text: str) -> str:
-    """Advice that names commands of the shell, with the console's own where it takes the same words: `:cleanup`."""
-    from tui.actions import words
-
-    def own(found: re.Match[str]) -> str:
-        verb, rest = found[1], found[2]
-        if verb + rest in _LISTS:
-            return f"`{_LISTS[verb + rest]}`"
-        has_options = " --" in rest.partition(" -- ")[0]
-        is_same = verb in words() and verb not in ("runs", "operations", "bench") and not has_options
-        return f"`:{verb}{rest}`" if is_same else found[0]
-
-    return _SHELL_COMMAND.sub(own, text)

@@ -20,7 +20,7 @@ from tests.simulator import SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, WIDE, Console, console
 from tui import toasts
 from tui.app import SliceTower
-from tui.command_line import parse
+from tui.command_line import in_console, parse
 from tui.screens.bench_form import BenchFormScreen
 from tui.screens.confirm import Question, TypedConfirmation
 from tui.screens.create import FURTHER, CreateScreen
@@ -31,7 +31,6 @@ from tui.screens.workers import WorkersScreen
 from tui.settings import Settings
 from tui.widgets.live_table import LiveTable
 from tui.widgets.table_filter import cell_text
-from tui.wording import in_console
 
 GOOD = {"name": "asked", "zone": "us-west4-a", "accelerator_type": "v5litepod-16", "tier": "spot", "node_count": "1"}
 

@@ -10,11 +10,12 @@ from textual import on
 
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, CHECK, bindings
+from tui.command_line import in_console
 from tui.screens.tool_options import CheckFormScreen, CheckOptions
 from tui.screens.work_screen import WorkScreen
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row
-from tui.wording import count, in_console, utc_now
+from tui.wording import count, utc_now
 
 if TYPE_CHECKING:
     from backend.tools.model import CheckReport, Finding

@@ -15,9 +15,9 @@ from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from tui.command_line import in_console
 from tui.glyphs import UNICODE, GlyphSet
 from tui.screens.entry import Entry
-from tui.wording import in_console
 
 
 class PickedChoice(Widget, can_focus=True):

@@ -15,10 +15,10 @@ from textual.widgets import Input, Static
 from backend.outcomes import OperatorError
 from backend.sanitize import plain_text
 from backend.targets import select
+from tui.command_line import in_console
 from tui.screens.form import FormBody, FormLine, PickedChoice
 from tui.screens.form_choices import ChoosingForm
 from tui.screens.form_screen import FormScreen
-from tui.wording import in_console
 
 if TYPE_CHECKING:
     from backend.targets import WorkerRef
