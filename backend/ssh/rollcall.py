@@ -38,7 +38,7 @@ from backend.targets import WorkerRef, workers_of_slice
 LOOK_S = 1.0
 """Between looks at the fleet; nothing is done where it is the same."""
 GATHER_S = 0.05
-"""Those whose turn comes within so long begin together: fewer turns of the loop."""
+"""Those whose turn comes within so long begin together; those who have answered, at a look at the fleet."""
 AGAIN_S = 5.0
 """Before a silent worker is asked again; doubled each time, up to `AGAIN_MOST_S`: servers that are asked too often refuse."""
 AGAIN_MOST_S = 120.0
@@ -61,7 +61,7 @@ class Pace:
     """Workers of a request that are asked by themselves; 0: all."""
 
 
-DIRECT = Pace(32, 100.0, 20.0, 8.0)
+DIRECT = Pace(32, 100.0, 20.0, 4.0)
 PACES = {
     "jump": Pace(16, 40.0, 10.0, 2.0),
     "config": Pace(4, 10.0, 2.0, 0.2, most=256),
@@ -73,12 +73,14 @@ PACES = {
 class _Rate:
     """So many a second; what is not used is not saved beyond a moment."""
 
-    def __init__(self, per_s: float) -> None:
+    def __init__(self, per_s: float, gather_s: float) -> None:
         self._gap_s = 1.0 / per_s
+        self.gather_s = gather_s
+        """Nothing begins for one alone that came so little earlier than others: fewer turns of the loop."""
         self.free_at = float("-inf")
 
     def take(self, now: float) -> None:
-        self.free_at = max(self.free_at, now - GATHER_S) + self._gap_s
+        self.free_at = max(self.free_at, now - self.gather_s) + self._gap_s
 
 
 class RollCall:
@@ -111,9 +113,9 @@ class RollCall:
         self._silent: list[tuple[float, int, Voice]] = []
         self._known: list[tuple[float, int, Voice]] = []
         self._numbers = count()
-        self._fresh_rate = _Rate(self.pace.fresh_per_s)
-        self._silent_rate = _Rate(self.pace.silent_per_s)
-        self._known_rate = _Rate(self.pace.known_per_s)
+        self._fresh_rate = _Rate(self.pace.fresh_per_s, GATHER_S)
+        self._silent_rate = _Rate(self.pace.silent_per_s, GATHER_S)
+        self._known_rate = _Rate(self.pace.known_per_s, LOOK_S)
         self._closed = ""
         self._closed_tries = 0
         self._opens_at = float("-inf")
@@ -149,7 +151,7 @@ class RollCall:
     def _not_asked(self, workers: int) -> str:
         """Why a request of so many workers is not asked by itself; empty where it is."""
         if not self._context.ssh.roll_call:
-            return "roll_call = false"
+            return "off"
         if self.pace.most and workers > self.pace.most:
             return f"{self._context.ssh.route}, {workers:,} workers"
         return ""
@@ -229,7 +231,7 @@ class RollCall:
                 continue
             ready_at = max(heap[0][0], rate.free_at)
             if now < ready_at:
-                wait_s = min(wait_s, ready_at - now)
+                wait_s = min(wait_s, max(ready_at - now, rate.gather_s))
                 continue
             voice = heapq.heappop(heap)[2]
             if self._not_asked(voice.called.workers):

@@ -189,7 +189,7 @@ def test_no_more_are_asked_a_second_than_the_pace_allows() -> None:
     for pace in (DIRECT, *PACES.values()):
         for kind in ("fresh_per_s", "silent_per_s", "known_per_s"):
             per_s = getattr(pace, kind)
-            rate, now, taken = rollcall._Rate(per_s), 0.0, 0
+            rate, now, taken = rollcall._Rate(per_s, rollcall.GATHER_S), 0.0, 0
             while now < 30.0:
                 while now >= rate.free_at:
                     rate.take(now)
@@ -353,13 +353,13 @@ async def test_a_large_request_over_a_route_of_programs_is_not_asked_by_itself(
 async def test_what_was_heard_long_ago_of_one_that_is_not_asked_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollcall, "KNOWN_AGAIN_S", 0.02)
     world = World(request(), on=False)
-    assert world.word() == "ssh not asked (roll_call = false)"
+    assert world.word() == "ssh not asked (off)"
     async with world.calling():
         await world.until(lambda: world.roll._called)
         for each in workers_of(world.fleet.queued_resources[0]):
             world.roll.hear(each, "")
         assert world.standing() is Standing.ANSWERS
-        await world.until(lambda: world.word() == "ssh not asked (roll_call = false)")
+        await world.until(lambda: world.word() == "ssh not asked (off)")
     assert not world.asked
 
 

@@ -77,6 +77,7 @@ WAYS: Mapping[str, Way] = {
     "sweep": sweep,
     "sweep form": lambda driven: from_bench_form(driven, "f6"),
     "preflight": lambda driven: from_bench_form(driven, "f5"),
+    "answers": tool("answers"),
     "check": tool("check"),
     "free": tool("free"),
     "check form": with_options("check"),

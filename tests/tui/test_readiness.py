@@ -84,12 +84,14 @@ async def test_switched_off_nobody_is_asked_and_the_key_asks_by_logging_in(
     monkeypatch.setattr("tui.screens.answers.ASK_S", 3.0)
     context = replace(simulator.context, read_only=True, ssh=replace(simulator.context.ssh, roll_call=False))
     async with console(context, tmp_path, monkeypatch, size=WIDE) as driven:
-        await driven.until(lambda: row_of(driven, "train-a").endswith("ssh not asked (roll_call = false): W asks"))
+        await driven.until(lambda: row_of(driven, "train-a").endswith("ssh not asked (off): W asks"))
         assert "8/8?" in row_of(driven, "train-a")
         driven.app.show_request("train-a")
         await driven.press("W")
         await driven.shows("ssh answers on 7 of 8 workers", "no ssh on worker 2")
-        assert "train-a/1" in driven.text.splitlines()[4], "what lacks something stands first"
+        first = driven.text.splitlines()[4]
+        assert first.startswith("▌ train-a/1 "), "what lacks something stands first, under the cursor"
+        await driven.shows("train-a/1/2: nobody got in within the time")
         await driven.press("escape")
         await driven.until(lambda: "slice 1: no ssh on worker 2" in row_of(driven, "train-a"), "its row says so too")
         await asyncio.to_thread(simulator.inject, "refuse", "train-a/1/2", "--off")

@@ -49,7 +49,7 @@ class SliceAnswers:
             return "ssh answers" if self.answered == len(self.workers) else "asking"
         by_reason: dict[str, list[int]] = {}
         for index, each in sorted(self.silent.items()):
-            by_reason.setdefault(each.reason, []).append(index)
+            by_reason.setdefault(_reason(each), []).append(index)
         parts = []
         for reason, indices in by_reason.items():
             if len(indices) == len(self.workers) > 1:
@@ -66,8 +66,15 @@ class SliceAnswers:
         for _, each in sorted(self.silent.items()):
             if each.error is not None:
                 return "\n".join(part for part in (each.error.what, each.error.cure) if part)
-            return f"{each.worker.address}: {each.reason} within the time that there was."
+            return f"{each.worker.address}: nobody got in within the time that there was ({each.reason})."
         return ""
+
+
+def _reason(silent: Silent) -> str:
+    """As everywhere on screen: `connection refused`, `key refused`."""
+    from backend.ssh.handshake_errors import Unreachable, in_short
+
+    return in_short(silent.error) if isinstance(silent.error, Unreachable) else silent.reason
 
 
 def by_slice(workers: Iterable[WorkerRef]) -> dict[str, SliceAnswers]:
@@ -133,10 +140,13 @@ class AnswersScreen(WorkScreen):
                 return
             each.silent[worker.worker_index] = silent
             if silent.error is None:
-                tower.tell_roll(worker, silent.reason)
+                tower.tell_roll(worker, "no login in time")
 
         await Answers(tower.pool).ask(workers, ASK_S + ASK_EACH_S * len(workers), seen, self.told)
         self._draw()
+        lacking = next((each.name for each in self._slices.values() if each.silent), None)
+        if lacking is not None:
+            self.table.move_to(lacking)
         self.head(f"{self._summary()} · {utc_now():%H:%M:%S} UTC")
 
     def _summary(self) -> str:
