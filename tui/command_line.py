@@ -1,4 +1,4 @@
-"""The words after `:`: taking a line apart and completing it. Pure, no widget.
+"""The words after `:`: taking a line apart, and those that were entered. Pure, no widget.
 
 `WORD [TARGET...] [REST]`: a word is an action's name on the command line, or one of the few that need an argument.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from backend.outcomes import OperatorError
@@ -30,6 +30,8 @@ ARGUMENTS: dict[str, str] = {
     "keep": "NAME",
     "race": "[NAME]",
     "maintenance": "NAME",
+    "again": "NAME",
+    "adopt": "NAME",
     "gcloud": "NAME",
     "ask-ssh": "TARGET...",
     "check": "TARGET...",
@@ -40,6 +42,9 @@ ARGUMENTS: dict[str, str] = {
     "theme": "NAME",
     "ctx": "[NAME|FILE]",
     "events": "[filter]",
+    "runs": "[filter]",
+    "benches": "[filter]",
+    "operations": "[filter]",
     "costs": "[DURATION]",
     "export": "[csv|jsonl]",
     "plot": "[FILE] [peak=T|type=TYPE] [-- PATTERN]",
@@ -50,7 +55,7 @@ ARGUMENTS: dict[str, str] = {
 
 TARGET_WORDS = frozenset(
     {"w", "workers", "run", "x", "bench", "logs", "shell", "describe", "delete", "recreate", "reset", "gcloud"}
-    | {"ask-ssh", "check", "free", "setup", "copy", "forward", "keep", "race", "maintenance"}
+    | {"ask-ssh", "check", "free", "setup", "copy", "forward", "keep", "race", "maintenance", "again", "adopt"}
 )
 HISTORY_LIMIT = 200
 
@@ -95,46 +100,6 @@ def parse(text: str) -> CommandLine | None:
     if (arguments or rest) and word not in ARGUMENTS:
         raise OperatorError(f"':{word}' takes no arguments.", f"Write :{word} alone.")
     return CommandLine(word, action, tuple(arguments), rest.strip())
-
-
-def complete(
-    text: str,
-    targets: Sequence[str],
-    themes: Iterable[str] = (),
-    contexts: Iterable[str] = (),
-    faults: Callable[[], Mapping[str, Sequence[str]]] | None = None,
-) -> str | None:
-    """The line with its last word completed, or None when nothing fits (or it is complete).
-
-    Args:
-        text: The line so far, without the colon.
-        targets: Names of queued resources and addresses of workers.
-        themes: Names of themes.
-        contexts: Names of contexts.
-        faults: Gives the names of faults with their options; None where nothing can be injected.
-    """
-    if not text or text.endswith(" -- ") or " -- " in text:
-        return None
-    head, blank, last = text.rpartition(" ")
-    if not blank:
-        known = [word for word, action in words().items() if faults is not None or not action.only_simulated]
-        candidates: Iterable[str] = sorted(known, key=lambda item: (len(item), item))
-    elif head.split(" ")[0] in TARGET_WORDS:
-        candidates = targets
-    elif head == "theme":
-        candidates = themes
-    elif head == "ctx":
-        candidates = contexts
-    elif head == "inject" and faults is not None:
-        candidates = faults()
-    elif head.startswith("inject ") and faults is not None:
-        candidates = [*faults().get(head.split()[1], ()), *targets]
-    else:
-        return None
-    if not last and blank:
-        return None
-    found = next((item for item in candidates if item.startswith(last) and item != last), None)
-    return f"{head}{blank}{found}" if found is not None else None
 
 
 class History:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from backend.outcomes import OperatorError
 from tui.actions import refusal
 from tui.command_line import CommandLine
-from tui.screens.base import ConsoleScreen
+from tui.screens.base import ConsoleScreen, TableScreen
 
 if TYPE_CHECKING:
     from tui.navigation import Navigation
@@ -53,6 +53,22 @@ def _events(console: Navigation, line: CommandLine) -> None:
     from tui.screens.events import EventsScreen
 
     console.go(EventsScreen(" ".join(line.targets)))
+
+
+def _listed(console: Navigation, line: CommandLine) -> None:
+    """A list with a filter in force."""
+    from tui.screens.benches import BenchesScreen
+    from tui.screens.operations import OperationsScreen
+    from tui.screens.runs import RunsScreen
+
+    lists: dict[str, type[TableScreen]] = {
+        "runs": RunsScreen,
+        "benches": BenchesScreen,
+        "operations": OperationsScreen,
+    }
+    screen = lists[line.word]()
+    screen.only = " ".join(line.targets)
+    console.go(screen)
 
 
 def _run(console: Navigation, line: CommandLine) -> None:
@@ -238,6 +254,9 @@ LINES: dict[str, Callable[[Navigation, CommandLine], None]] = {
     "fleet": _fleet,
     "events": _events,
     "ev": _events,
+    "runs": _listed,
+    "benches": _listed,
+    "operations": _listed,
     "run": _run,
     "x": _run,
     "bench": _bench,
@@ -251,6 +270,8 @@ LINES: dict[str, Callable[[Navigation, CommandLine], None]] = {
     "race": _race,
     "maintenance": _on_request,
     "gcloud": _on_request,
+    "again": _on_request,
+    "adopt": _on_request,
     "logs": _logs,
     "ask-ssh": _tool,
     "check": _tool,

@@ -13,7 +13,7 @@ from backend.outcomes import OperatorError
 from backend.runs.model import RunState
 from tests.simulator import Simulator, SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, WIDE, Console, console
-from tui.command_line import complete
+from tui.completion import Known, complete
 from tui.saved import Saved
 from tui.screens.bench_form import BenchFormScreen
 from tui.screens.choose import Choose
@@ -167,7 +167,7 @@ async def test_groups_are_targets_everywhere(
     configure(tmp_path, '[groups]\nfirst = ["train-a/*/0"]\nwhole = ["train-a"]\n')
     async with console(context, tmp_path, monkeypatch, size=MEDIUM) as driven:
         await driven.shows("train-a", "8/8")
-        assert complete("w @fi", driven.app.completions()) == "w @first"
+        assert complete("w @fi", Known(driven.app.completions())) == "w @first"
         await driven.command("w @first")
         await driven.until(lambda: isinstance(driven.app.screen, WorkersScreen))
         await driven.shows("train-a/0/0", "train-a/1/0")

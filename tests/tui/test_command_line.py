@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from backend.outcomes import OperatorError
-from tui.command_line import History, complete, parse
+from tui.command_line import History, parse
+from tui.completion import Known, complete
 
 
 def test_a_command_after_the_dashes_is_kept_as_typed() -> None:
@@ -43,6 +46,10 @@ def test_what_cannot_be_understood_says_why_and_what_to_do(text: str, words: str
         ("w train-a/0/", "w train-a/0/0"),
         ("run train-a tr", "run train-a train-a"),
         ("theme tower-l", "theme tower-light"),
+        ("again tr", "again train-a"),
+        ("plan v5p-12", "plan v5p-128"),
+        ("plan v5p-128 v5", None),
+        ("ctx de", "ctx demo"),
         ("zz", None),
         ("run train-a -- ho", None),
         ("", None),
@@ -50,7 +57,14 @@ def test_what_cannot_be_understood_says_why_and_what_to_do(text: str, words: str
 )
 def test_completion(text: str, completed: str | None) -> None:
     targets = ["train-a", "train-a/0", "train-a/0/0", "train-a/0/1"]
-    assert complete(text, targets, ["tower-dark", "tower-light"]) == completed
+    assert complete(text, Known(targets, ["tower-dark", "tower-light"], ["demo"])) == completed
+
+
+def test_files_are_completed_where_a_file_may_stand(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("")
+    for word in ("plot", "ctx"):
+        assert complete(f"{word} {tmp_path}/tr", Known()) == f"{word} {tmp_path}/train.log"
+    assert complete(f"theme {tmp_path}/tr", Known()) is None
 
 
 def test_history_walks_back_and_forth_without_doubles() -> None:

@@ -14,6 +14,7 @@ from tests.simulator import SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, WIDE, Console, console
 from tui.actions import FLEET, in_scope
 from tui.keymap import build
+from tui.screens.base import ConsoleScreen
 from tui.screens.confirm import Question, TypedConfirmation
 from tui.screens.create import CreateScreen
 from tui.screens.describe import DescribeScreen
@@ -249,3 +250,18 @@ async def test_marked_requests_are_deleted_together_after_their_number_was_typed
         await driven.shows("Delete 2 queued resources?", "old-d", "taken-e", "Type delete 2")
         await driven.press("escape")
         assert driven.app.fleet.find("old-d")
+
+
+async def test_lists_are_opened_with_a_filter_in_force(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        await driven.shows("train-a", "8/8")
+        for word, crumb in (("runs", "runs"), ("benches", "benchmarks"), ("operations", "operations")):
+            await driven.command(f"{word} state=failed")
+            await driven.until(lambda crumb=crumb: crumb in driven.app.crumbs(), crumb)  # type: ignore[misc]
+            screen = driven.app.screen
+            assert isinstance(screen, ConsoleScreen)
+            await driven.until(lambda screen=screen: screen.filter_text() == "state=failed")  # type: ignore[misc]
+        await driven.command("runs (")
+        await driven.until(lambda: "is no filter" in driven.toasts())

@@ -10,7 +10,7 @@ import pytest
 from tests.simulator import SimulatorFactory
 from tests.tui.driving import MEDIUM, console
 from tests.tui.fixed.world import fixed_console
-from tui.command_line import complete
+from tui.completion import Known, complete
 from tui.keymap import Keymap
 from tui.screens.choose import Choose
 from tui.screens.confirm import Ask
@@ -96,5 +96,5 @@ def test_faults_options_and_targets_are_completed() -> None:
         ("inject release --n", None),
         ("inj", "inject"),
     ):
-        assert complete(text, ["train-a"], faults=lambda: faults) == completed, text
-    assert complete("inject pre", ["train-a"]) is None
+        assert complete(text, Known(["train-a"], faults=lambda: faults)) == completed, text
+    assert complete("inject pre", Known(["train-a"])) is None

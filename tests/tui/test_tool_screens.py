@@ -18,10 +18,11 @@ from tests.backend.tools.wheels import make_wheel
 from tests.backend.tools.world import HOLD, fake_python, home_of
 from tests.simulator import Simulator, SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, WIDE, Console, console
+from tui.completion import complete_path
 from tui.forwards import CLOSED, OPEN, REFUSED
 from tui.screens.check import CheckScreen
 from tui.screens.confirm import Ask, Pick, Question, TypedConfirmation
-from tui.screens.copies import CopiesScreen, CopyFormScreen, complete_path
+from tui.screens.copies import CopiesScreen, CopyFormScreen
 from tui.screens.forwards import ForwardsScreen
 from tui.screens.free import FreeScreen
 from tui.screens.run import RunScreen

@@ -18,6 +18,7 @@ from textual.worker import Worker, WorkerState
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, Action, hints, refusal
 from tui.command_line import CommandLine, parse
+from tui.completion import Known
 from tui.mends import forget_closed
 from tui.screens.prompt import COMMAND, FILTER, Prompt
 from tui.widgets.hints_footer import Hint, HintsFooter
@@ -230,10 +231,13 @@ class ConsoleScreen(Performs, Screen[None]):
     # The prompt
 
     def do_command(self) -> None:
-        self.prompt.targets = self.console.completions()
-        self.prompt.themes = tuple(sorted(self.console.available_themes))
-        self.prompt.contexts = self.console.context_names()
-        self.prompt.faults = self.console.fault_options if self.console.is_simulated else None
+        console = self.console
+        self.prompt.known = Known(
+            console.completions(),
+            sorted(console.available_themes),
+            console.context_names(),
+            console.fault_options if console.is_simulated else None,
+        )
         self.prompt.open(COMMAND)
 
     def do_filter(self) -> None:
@@ -306,6 +310,16 @@ class ConsoleScreen(Performs, Screen[None]):
 
 class TableScreen(ConsoleScreen):
     """A screen around one live table with the id `table`."""
+
+    only: str = ""
+    """A filter to begin with."""
+
+    def on_mount(self) -> None:
+        if self.only:
+            try:
+                self.apply_filter(self.only)
+            except OperatorError as error:
+                self.console.tell(error, doing="filter")
 
     @property
     def table(self) -> LiveTable:

@@ -7,7 +7,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,6 +19,7 @@ from backend.outcomes import OperatorError, Outcome
 from backend.sanitize import plain
 from backend.targets import fold
 from tui.actions import BY_ID, COPIES, COPY_FORM, bindings
+from tui.completion import complete_path
 from tui.screens.form import FormLine
 from tui.screens.plan_form import Judged, TargetForm
 from tui.screens.work_screen import WorkScreen
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from backend.tools.transfers import Transfer
 
 TO, FROM = "to workers", "from workers"
-FOLDER_LIMIT = 2000
-"""Entries of a folder that are looked at to complete a path."""
 COLUMNS = (
     Column("worker", "WORKER", min_width=10, max_width=26),
     Column("outcome", "OUTCOME", min_width=12, max_width=18),
@@ -85,22 +83,6 @@ def read_form(texts: Mapping[str, str]) -> tuple[CopyRequest, dict[str, str]]:
     if not uploads and not destination:
         wrong["destination"] = "A folder of this machine is missing."
     return CopyRequest(uploads, tuple(texts.get("targets", "").split()), sources, destination), wrong
-
-
-def complete_path(line: str) -> str | None:
-    """The line with its last path completed out of its folder; None where nothing fits."""
-    head, blank, last = line.rpartition(" ")
-    folder, slash, start = last.rpartition("/")
-    if not start:
-        return None
-    try:
-        entries = islice(Path(f"{folder}{slash}" or ".").expanduser().iterdir(), FOLDER_LIMIT)
-        names = sorted(
-            f"{each.name}{'/' if each.is_dir() else ''}" for each in entries if each.name.startswith(start)
-        )
-    except OSError:
-        return None
-    return f"{head}{blank}{folder}{slash}{names[0]}" if names else None
 
 
 class PathSuggester(Suggester):

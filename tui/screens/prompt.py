@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from tui.command_line import History, complete
+from tui.command_line import History
+from tui.completion import Known, complete
 
 COMMAND, FILTER = ":", "/"
 
@@ -45,11 +44,8 @@ class Prompt(Horizontal):
         super().__init__(id="prompt")
         self.history = history
         self.mode = COMMAND
-        self.targets: tuple[str, ...] = ()
+        self.known = Known()
         """Names for completion, set when the line is opened."""
-        self.themes: tuple[str, ...] = ()
-        self.contexts: tuple[str, ...] = ()
-        self.faults: Callable[[], Mapping[str, Sequence[str]]] | None = None
 
     def _fill(self) -> None:
         """Its widgets, when it is opened first: the first frame of a screen does without an input and its style sheet."""
@@ -101,7 +97,7 @@ class Prompt(Horizontal):
                 entry.cursor_position = len(text)
             return True
         if self.mode == COMMAND and key == "tab":
-            completed = complete(entry.value, self.targets, self.themes, self.contexts, self.faults)
+            completed = complete(entry.value, self.known)
             if completed is not None:
                 entry.value = completed
                 entry.cursor_position = len(completed)

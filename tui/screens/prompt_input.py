@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
 from typing import Protocol
 
 from textual import events
 from textual.suggester import Suggester
 
-from tui.command_line import complete
+from tui.completion import Known, complete
 from tui.screens.entry import Entry
 
 
@@ -18,9 +18,7 @@ class Around(Protocol):
     @property
     def takes_commands(self) -> bool: ...
     @property
-    def targets(self) -> Sequence[str]: ...
-    @property
-    def themes(self) -> Sequence[str]: ...
+    def known(self) -> Known: ...
     def take_key(self, key: str) -> bool: ...
 
 
@@ -34,7 +32,8 @@ class CommandSuggester(Suggester):
     async def get_suggestion(self, value: str) -> str | None:
         if not self._prompt.takes_commands:
             return None
-        return complete(value, self._prompt.targets, self._prompt.themes)
+        # A path is looked up in its folder.
+        return await asyncio.to_thread(complete, value, self._prompt.known)
 
 
 class PromptInput(Entry):
