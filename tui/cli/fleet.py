@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.cloud.advice import advice
 from backend.context import Context, load_context
 from backend.costs import Cost, total
 from backend.model import DEAD_STATES, WAITING_STATES, Fleet, Slice
@@ -20,8 +19,8 @@ from backend.sanitize import plain
 from backend.timestamps import rfc3339
 from backend.tower import Tower
 from tui.cli.fleet_views import print_events, print_workers
-from tui.cli.output import add_format, duration, print_json, print_table
-from tui.cli.qr_views import cost_json, row_json
+from tui.cli.output import add_format, print_json, print_table
+from tui.cli.qr_views import HEADERS, cost_json, row_cells, row_json
 
 if TYPE_CHECKING:
     from backend.notifications import Notice
@@ -125,28 +124,9 @@ def _print_table(context: Context, fleet: Fleet, spent: dict[tuple[str, str, str
     if not fleet.queued_resources and not fleet.standalone:
         print("No queued resources and no TPU VMs.")
         return
-    rows: list[list[object]] = []
-    for item in fleet.queued_resources:
-        since = fleet.since.get(item.key)
-        bound = ">= " if since is not None and since.is_lower_bound else ""
-        rows.append(
-            [
-                item.name,
-                item.zone,
-                item.state,
-                item.slice_count,
-                item.accelerator_type,
-                item.tier.value,
-                item.chips or "",
-                f"{item.workers_ready}/{item.workers_expected}" if item.slices else "",
-                _age(item.created_at, now),
-                f"{bound}{_age(since.at, now)}" if since is not None else "",
-                advice(item, since, now).text,
-            ]
-        )
-    headers = ["NAME", "ZONE", "STATE", "SLICES", "TYPE", "TIER", "CHIPS", "WORKERS", "AGE"]
+    rows = [row_cells(item, fleet.since.get(item.key), now) for item in fleet.queued_resources]
     if rows:
-        print_table([*headers, "IN STATE", "NOTE"], rows)
+        print_table(HEADERS, rows)
         if spent:
             print(f"\n{total(spent.values()).sentence}")
     slices = [each for item in fleet.queued_resources for each in item.slices] + list(fleet.standalone)
@@ -194,7 +174,3 @@ def _node(each: Slice) -> dict[str, Any]:
             for worker in each.workers
         ],
     }
-
-
-def _age(at: datetime | None, now: datetime) -> str:
-    return duration((now - at).total_seconds()) if at is not None else ""

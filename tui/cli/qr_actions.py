@@ -18,8 +18,8 @@ from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, print_json
 from tui.cli.places import add_place, confirm, context_of, find, refuse_read_only, rest_of, seconds_argument
-from tui.cli.qr_views import LINE_LIMIT, print_dry_run, print_rows, tell_failing
-from tui.cli.qr_wait import add_no_ssh, wait_ready
+from tui.cli.qr_views import LINE_LIMIT, print_dry_run, tell_failing
+from tui.cli.qr_wait import add_no_ssh, tell_made
 
 OPERATION_TIMEOUT_S = 600.0
 RECREATE_TIMEOUT_S = 1800.0
@@ -210,13 +210,7 @@ async def recreate(arguments: argparse.Namespace) -> int:
         job = dict(plan.request.metadata).get("slicetower-run", "")
         if job and tower.runs.reopen(job):
             print(f"slicetower: its job goes on as run {plain(job)}", file=sys.stderr)
-        fleet = await tower.refresh()
-        if arguments.wait:
-            return await wait_ready(
-                tower, item.name, arguments.timeout or 3600.0, arguments.format, ssh=not arguments.no_ssh
-            )
-        print_rows(fleet.find(item.name), fleet, arguments.format)
-        return ExitCode.OK
+        return await tell_made(tower, item.name, arguments)
 
 
 async def cleanup(arguments: argparse.Namespace) -> int:

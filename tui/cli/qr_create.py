@@ -29,8 +29,8 @@ from backend.tower import Tower
 from tui.cli import qr_job
 from tui.cli.output import add_format, print_json
 from tui.cli.places import context_of, refuse_read_only, rest_of, seconds_argument
-from tui.cli.qr_views import print_dry_run, print_problems, print_rows
-from tui.cli.qr_wait import add_no_ssh, wait_ready
+from tui.cli.qr_views import print_dry_run, print_problems
+from tui.cli.qr_wait import add_no_ssh, tell_made
 
 if TYPE_CHECKING:
     from backend.runs.production import ProductionJob
@@ -325,13 +325,7 @@ async def _send(
             print(f"Asked for {request.name} in {request.zone}: {operation.path}")
         return ExitCode.OK
     await tower.client.wait_operation(operation, LRO_TIMEOUT_S)
-    fleet = await tower.refresh()
-    if arguments.wait:
-        return await wait_ready(
-            tower, request.name, arguments.timeout or 3600.0, arguments.format, ssh=not arguments.no_ssh
-        )
-    print_rows(fleet.find(request.name), fleet, arguments.format)
-    return ExitCode.OK
+    return await tell_made(tower, request.name, arguments)
 
 
 async def _unknown_reservation(tower: Tower, request: CreateRequest) -> list[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,6 +42,31 @@ def row_json(
         "topology": item.topology,
         "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
     }
+
+
+def row_cells(
+    item: QueuedResource,
+    since: StateSince | None,
+    now: datetime,
+    ssh: SshWord | None = None,
+    costs: Sequence[object] = (),
+) -> list[object]:
+    """One row under HEADERS; with the cells of what it has cost before the note."""
+    bound = ">= " if since is not None and since.is_lower_bound else ""
+    return [
+        item.name,
+        item.zone,
+        item.state,
+        item.slice_count,
+        item.accelerator_type,
+        item.tier.value,
+        item.chips or "",
+        f"{item.workers_ready}/{item.workers_expected}" if item.workers_expected else "",
+        duration((now - item.created_at).total_seconds()) if item.created_at is not None else "",
+        f"{bound}{duration((now - since.at).total_seconds())}" if since is not None else "",
+        *costs,
+        advice(item, since, now, ssh).text,
+    ]
 
 
 def cost_json(spent: Cost | None) -> dict[str, Any]:
@@ -83,23 +108,7 @@ def print_rows(
             more = {} if spent is None else cost_json(spent.get(item.key))
             print_json({**row_json(item, since, now, ssh), **more})
             continue
-        bound = ">= " if since is not None and since.is_lower_bound else ""
-        rows.append(
-            [
-                item.name,
-                item.zone,
-                item.state,
-                item.slice_count,
-                item.accelerator_type,
-                item.tier.value,
-                item.chips or "",
-                f"{item.workers_ready}/{item.workers_expected}" if item.workers_expected else "",
-                duration((now - item.created_at).total_seconds()) if item.created_at is not None else "",
-                f"{bound}{duration((now - since.at).total_seconds())}" if since is not None else "",
-                *([] if spent is None else _cost_cells(spent.get(item.key))),
-                advice(item, since, now, ssh).text,
-            ]
-        )
+        rows.append(row_cells(item, since, now, ssh, [] if spent is None else _cost_cells(spent.get(item.key))))
     if output != "json" and rows:
         print_table(HEADERS if spent is None else (*HEADERS[:-1], "CHIP-HOURS", "USD", HEADERS[-1]), rows)
         if spent:

@@ -24,6 +24,7 @@ from tui.cli.qr_views import print_rows
 if TYPE_CHECKING:
     from backend.ssh.answers import Answers
 
+READY_TIMEOUT_S = 3600.0
 HEARTBEAT_S = 30.0
 """Without a change the progress is said again after this time."""
 SSH_ROUND_S = 30.0
@@ -59,7 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("name", metavar="ID")
     parser.add_argument(
-        "--timeout", type=seconds_argument, default=3600.0, metavar="DURATION", help="45m, 3600s (default: 1h)"
+        "--timeout",
+        type=seconds_argument,
+        default=READY_TIMEOUT_S,
+        metavar="DURATION",
+        help="45m, 3600s (default: 1h)",
     )
     parser.add_argument("--state", type=state_argument, default=READY, metavar="STATE", help="another state, or GONE")
     add_no_ssh(parser)
@@ -101,6 +106,17 @@ class Progress:
         if text != self._said or now - self._said_at >= HEARTBEAT_S:
             self._said, self._said_at = text, now
             print(f"{duration(now - self._started):>7}  {self._name}  {text}", file=sys.stderr, flush=True)
+
+
+async def tell_made(tower: Tower, name: str, arguments: argparse.Namespace) -> int:
+    """A request that was just made: its row, or with `--wait` that row once it is ready; returns the exit code."""
+    fleet = await tower.refresh()
+    if arguments.wait:
+        return await wait_ready(
+            tower, name, arguments.timeout or READY_TIMEOUT_S, arguments.format, ssh=not arguments.no_ssh
+        )
+    print_rows(fleet.find(name), fleet, arguments.format)
+    return ExitCode.OK
 
 
 async def wait_ready(

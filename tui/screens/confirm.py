@@ -17,7 +17,7 @@ from textual.widgets import Button, Input, Static
 
 from backend.outcomes import OperatorError
 from tui.actions import DIALOG, Action, bindings
-from tui.screens.base import Dialog
+from tui.screens.base import Answer, Dialog
 from tui.screens.entry import Entry
 from tui.widgets.hints_footer import Hint
 
@@ -105,7 +105,31 @@ class Question(Dialog[str]):
         self.action_answer(self._chosen)
 
 
-class TypedConfirmation(Dialog[bool]):
+class TypedDialog(Dialog[Answer]):
+    """A question that is answered by typing into the input `typed`; enter submits it."""
+
+    @property
+    def typed(self) -> str:
+        """What it says now."""
+        return self.query_one("#typed", Input).value
+
+    def on_mount(self) -> None:
+        self.query_one("#typed", Input).focus()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.do_submit()
+
+    def complain(self, text: str) -> None:
+        """Says below the input why it is not taken."""
+        self.query_one("#typed-problem", Static).update(text)
+
+    def do_submit(self) -> None:
+        raise NotImplementedError
+
+
+class TypedConfirmation(TypedDialog[bool]):
     """Shows what will be gone, and is content only with the exact text."""
 
     BINDINGS: ClassVar = bindings(DIALOG)
@@ -138,14 +162,6 @@ class TypedConfirmation(Dialog[bool]):
             yield Entry(placeholder=self._text, id="typed", compact=True)
             yield Static("", id="typed-problem", markup=False)
 
-    def on_mount(self) -> None:
-        self.query_one("#typed", Input).focus()
-
-    @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.do_submit()
-
     def applies(self, action: Action) -> bool:
         return action.id == "back" or (action.id == "explain" and self._same is not None)
 
@@ -157,16 +173,14 @@ class TypedConfirmation(Dialog[bool]):
             self.console.show_equivalent(self._question, self._same)
 
     def do_submit(self) -> None:
-        typed = self.query_one("#typed", Input).value.strip()
+        typed = self.typed.strip()
         if typed == self._text:
             self.dismiss(True)
         else:
-            self.query_one("#typed-problem", Static).update(
-                f"'{typed}' is not {self._text}: nothing was sent." if typed else "Nothing was typed."
-            )
+            self.complain(f"'{typed}' is not {self._text}: nothing was sent." if typed else "Nothing was typed.")
 
 
-class Secret(Dialog[str]):
+class Secret(TypedDialog[str]):
     """A secret that is typed and never shown; `escape` gives up."""
 
     BINDINGS: ClassVar = bindings(DIALOG)
@@ -180,19 +194,11 @@ class Secret(Dialog[str]):
             yield Static(self._question, classes="dialog-title", markup=False)
             yield Entry(password=True, id="typed", compact=True)
 
-    def on_mount(self) -> None:
-        self.query_one("#typed", Input).focus()
-
-    @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.do_submit()
-
     def do_submit(self) -> None:
-        self.dismiss(self.query_one("#typed", Input).value)
+        self.dismiss(self.typed)
 
 
-class Ask(Dialog[str]):
+class Ask(TypedDialog[str]):
     """One line of text, checked before it is taken; `escape` answers None."""
 
     BINDINGS: ClassVar = bindings(DIALOG)
@@ -229,21 +235,13 @@ class Ask(Dialog[str]):
             yield Entry(self._value, placeholder=self._hint, id="typed", compact=True)
             yield Static("", id="typed-problem", markup=False)
 
-    def on_mount(self) -> None:
-        self.query_one("#typed", Input).focus()
-
-    @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.do_submit()
-
     def do_submit(self) -> None:
-        typed = self.query_one("#typed", Input).value.strip()
+        typed = self.typed.strip()
         try:
             if self._check is not None:
                 self._check(typed)
         except OperatorError as error:
-            self.query_one("#typed-problem", Static).update(str(error))
+            self.complain(str(error))
         else:
             self.dismiss(typed)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
@@ -129,16 +129,16 @@ def read_free(texts: Mapping[str, str]) -> tuple[FreeOptions, dict[str, str]]:
     return FreeOptions(grace, texts.get("python", "").strip(), texts.get("root", "").strip() or "/"), wrong
 
 
-class CheckFormScreen(TargetForm):
-    """What a check shall look at as well."""
+Options = TypeVar("Options")
 
-    SCOPE = CHECK_FORM
-    BINDINGS: ClassVar = bindings(CHECK_FORM)
+
+class OptionsForm(TargetForm, Generic[Options]):
+    """Whom, and with which options; what was asked for is handed to the screen below."""
+
     crumb = "options"
-    first_field = "network"
 
     def __init__(
-        self, targets: Sequence[str], options: CheckOptions, take: Callable[[tuple[str, ...], CheckOptions], None]
+        self, targets: Sequence[str], options: Options, take: Callable[[tuple[str, ...], Options], None]
     ) -> None:
         """
         Args:
@@ -149,6 +149,39 @@ class CheckFormScreen(TargetForm):
         super().__init__(targets)
         self._options = options
         self._take = take
+
+    def read(self, texts: Mapping[str, str]) -> tuple[Options, dict[str, str]]:
+        """What the form asks for, and each mistake by field."""
+        raise NotImplementedError
+
+    def words(self, options: Options) -> list[str]:
+        """What will be done, in sentences."""
+        raise NotImplementedError
+
+    def judge(self, texts: Mapping[str, str]) -> Judged:
+        options, wrong = self.read(texts)
+        try:
+            workers = self.workers_of(texts)
+        except OperatorError as error:
+            wrong["targets"] = str(error)
+        if wrong:
+            return Judged([next(iter(wrong.values()))], wrong)
+        where = fold(each.address for each in workers)
+        return Judged([f"{count(len(workers), 'worker')}: {where}", *self.words(options)])
+
+    def do_submit(self) -> None:
+        self.require_right("Nothing was looked at.")
+        texts = self.texts()
+        self.console.pop_screen()
+        self._take(tuple(texts["targets"].split()), self.read(texts)[0])
+
+
+class CheckFormScreen(OptionsForm[CheckOptions]):
+    """What a check shall look at as well."""
+
+    SCOPE = CHECK_FORM
+    BINDINGS: ClassVar = bindings(CHECK_FORM)
+    first_field = "network"
 
     def fields(self) -> Iterable[FormLine]:
         kept = write_check(self._options)
@@ -165,46 +198,20 @@ class CheckFormScreen(TargetForm):
         ):
             yield FormLine(name, label, value=kept[name], hint=hint)
 
-    def judge(self, texts: Mapping[str, str]) -> Judged:
-        options, wrong = read_check(texts)
-        try:
-            workers = self.workers_of(texts)
-        except OperatorError as error:
-            wrong["targets"] = str(error)
-        if wrong:
-            return Judged([next(iter(wrong.values()))], wrong)
-        where = fold(each.address for each in workers)
+    def read(self, texts: Mapping[str, str]) -> tuple[CheckOptions, dict[str, str]]:
+        return read_check(texts)
+
+    def words(self, options: CheckOptions) -> list[str]:
         also = options.words or "nothing beyond what every check looks at"
-        lines = [f"{count(len(workers), 'worker')}: {where}", f"also: {also}", "", "It only looks. ctrl+r looks."]
-        return Judged(lines)
-
-    def do_submit(self) -> None:
-        self.require_right("Nothing was looked at.")
-        texts = self.texts()
-        self.console.pop_screen()
-        self._take(tuple(texts["targets"].split()), read_check(texts)[0])
+        return [f"also: {also}", "", "It only looks. ctrl+r looks."]
 
 
-class FreeFormScreen(TargetForm):
+class FreeFormScreen(OptionsForm[FreeOptions]):
     """How long holders get to end by themselves, and where they are looked for."""
 
     SCOPE = FREE_FORM
     BINDINGS: ClassVar = bindings(FREE_FORM)
-    crumb = "options"
     first_field = "grace"
-
-    def __init__(
-        self, targets: Sequence[str], options: FreeOptions, take: Callable[[tuple[str, ...], FreeOptions], None]
-    ) -> None:
-        """
-        Args:
-            targets: Whom.
-            options: To begin with.
-            take: Called with what was asked for.
-        """
-        super().__init__(targets)
-        self._options = options
-        self._take = take
 
     def fields(self) -> Iterable[FormLine]:
         options = self._options
@@ -215,25 +222,12 @@ class FreeFormScreen(TargetForm):
         root = options.root if options.root != "/" else ""
         yield FormLine("root", "root there", value=root, hint="/; where /dev and /tmp are looked for")
 
-    def judge(self, texts: Mapping[str, str]) -> Judged:
-        options, wrong = read_free(texts)
-        try:
-            workers = self.workers_of(texts)
-        except OperatorError as error:
-            wrong["targets"] = str(error)
-        if wrong:
-            return Judged([next(iter(wrong.values()))], wrong)
-        where = fold(each.address for each in workers)
-        lines = [
-            f"{count(len(workers), 'worker')}: {where}",
+    def read(self, texts: Mapping[str, str]) -> tuple[FreeOptions, dict[str, str]]:
+        return read_free(texts)
+
+    def words(self, options: FreeOptions) -> list[str]:
+        return [
             f"Holders that are stopped get TERM, and KILL {options.grace_s:g} s later.",
             "",
             "ctrl+r looks who holds the chips; nobody is stopped before it was asked for there.",
         ]
-        return Judged(lines)
-
-    def do_submit(self) -> None:
-        self.require_right("Nothing was looked at.")
-        texts = self.texts()
-        self.console.pop_screen()
-        self._take(tuple(texts["targets"].split()), read_free(texts)[0])
