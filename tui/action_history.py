@@ -1,4 +1,4 @@
-"""What was seen and kept over time: costs, waits, and old runs that go."""
+"""What was seen and kept over time: costs, waits, old runs that go; and this machine."""
 
 from __future__ import annotations
 
@@ -61,5 +61,23 @@ HISTORY_ACTIONS: tuple[Action, ...] = (
         MAIN,
         Group.GO,
         words=("waits",),
+    ),
+    Action(
+        "go.doctor",
+        (),
+        "doctor",
+        "Whether this machine is ready: configuration, credentials, endpoint, keys, limits, terminal; and how to mend it.",
+        MAIN,
+        Group.GO,
+        words=("doctor",),
+    ),
+    Action(
+        "go.places",
+        (),
+        "locate",
+        "Where configuration, themes, journal, runs and logs are on this machine, and how much they hold.",
+        MAIN,
+        Group.GO,
+        words=("locate",),
     ),
 )

@@ -14,6 +14,7 @@ PREFLIGHT, RUN_PLOT, READINGS = "preflight", "run plot", "readings"
 CHECK, FREE, COPIES, FORWARDS, POLICIES = "check", "free", "copies", "forwards", "policies"
 COSTS, COST_STATES, WAITS = "costs", "cost states", "waits"
 PRUNE_FORM, PRUNE = "prune form", "prune"
+DOCTOR, PLACES = "doctor", "places"
 ANSWERS = "answers"
 SETUP_FORM, COPY_FORM, KEEP_FORM, RACE_FORM = "setup form", "copy form", "keep form", "race form"
 CHECK_FORM, FREE_FORM = "check form", "free form"
@@ -36,6 +37,8 @@ MAIN = frozenset({FLEET, WORKERS, LOGS, RUNS, RUN, BENCHES, BENCH, DESCRIBE, EVE
     COST_STATES,
     WAITS,
     PRUNE,
+    DOCTOR,
+    PLACES,
     LOG_SEARCH,
 }
 """Screens that fill the terminal and are not forms: single letters are verbs there."""
@@ -60,6 +63,8 @@ TABLES = frozenset({FLEET, WORKERS, RUNS, BENCHES, EVENTS, MESHES, COMPARE, SWEE
     COST_STATES,
     WAITS,
     PRUNE,
+    DOCTOR,
+    PLACES,
     LOG_SEARCH,
 }
 TEXTS = frozenset({LOGS, RUN, BENCH, RUN_PLOT, PREFLIGHT})

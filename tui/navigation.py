@@ -84,6 +84,16 @@ class Navigation(Toolbox):
 
         self.go(CostsScreen())
 
+    def do_go_doctor(self) -> None:
+        from tui.screens.machine import DoctorScreen
+
+        self.go(DoctorScreen())
+
+    def do_go_places(self) -> None:
+        from tui.screens.machine import PlacesScreen
+
+        self.go(PlacesScreen())
+
     def do_go_waits(self) -> None:
         from tui.screens.waits import WaitsScreen
 

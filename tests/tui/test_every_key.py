@@ -92,6 +92,8 @@ WAYS: Mapping[str, Way] = {
     "waits": keys("percent_sign", "V"),
     "prune form": old_runs,
     "prune": prune,
+    "doctor": command("doctor"),
+    "places": command("locate"),
     "describe": on_train("d"),
     "events": keys("6"),
     "help": on_train("question_mark"),

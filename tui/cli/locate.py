@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from backend.context import paths
 from backend.outcomes import ExitCode
+from backend.own_places import own_places
 from tui.cli.output import add_format, print_json, print_table
 
 
@@ -16,14 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    found = paths(create=False)
-    places: dict[str, Path] = {
-        "config": found.config,
-        "themes": found.themes_dir,
-        "journal": found.journal,
-        "runs": found.runs_dir,
-        "console_log": found.console_log,
-    }
+    places = own_places(paths(create=False))
     if arguments.format == "json":
         print_json({name: {"path": str(path), "exists": path.exists()} for name, path in places.items()})
     else:

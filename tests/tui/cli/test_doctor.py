@@ -13,10 +13,10 @@ from typing import Any
 import grpc
 import pytest
 
+from backend import doctor
 from backend.outcomes import ExitCode
 from tests.fake_cloud import FakeCloud, fake_cloud, parent, raw_request
 from tests.simulator import ROOT, SimulatorFactory, own_environment, run_cli
-from tui.cli import doctor
 
 
 def context_file(folder: Path, cloud: FakeCloud, extra: str = "") -> Path:

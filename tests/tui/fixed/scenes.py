@@ -296,6 +296,8 @@ SCENES = (
     Scene("waits-now", late_one, ("late-g", "AGAINST", "big-c"), client(fleet=(*facts.FLEET, facts.LATE))),
     Scene("runs-export", keys("4", "E"), ("Export as", "CSV")),
     Scene("bench-repeat", keys("5", "asterisk", "g"), ("slicetower bench shardings", "jax 0.10.2")),
+    Scene("doctor", command("doctor"), ("1 to mend", "chmod 600")),
+    Scene("locate", command("locate"), ("49.5 MB", "not made yet")),
     Scene("prune-form", old_runs, ("would go", "ctrl+r lists them")),
     Scene("prune", prune, ("goes", "3 runs with")),
     Scene("prune-none", lambda driven: old_and_listed(driven, "9d"), ("No run ended more than",)),

@@ -12,7 +12,9 @@ import pytest
 
 from backend.bench.model import BenchRequest
 from backend.bench.sweep import PointState, Sweep, SweepPoint
+from backend.doctor import Finding as Found
 from backend.outcomes import OperatorError, Outcome
+from backend.own_places import Place
 from backend.ssh.answers import Silent
 from backend.targets import WorkerRef
 from backend.tools.forward import Ports
@@ -133,8 +135,33 @@ async def answers(
         seen(worker, Silent(worker, "permission", error) if worker.address in REFUSED else None)
 
 
+async def examine(*_given: object, **_more: object) -> AsyncIterator[Found]:
+    """This machine, as it never changes."""
+    yield Found("configuration", "ok", "demo: demo-project, us-west4-a us-east5-a (from demo.toml).")
+    yield Found("endpoint", "fail", "127.0.0.1:1 gave no answer within 20 s.", "Check network, proxy and firewall.")
+    yield Found("ssh key", "warn", "id_ed25519 can be read by others.", "Run `chmod 600 id_ed25519`.")
+    yield Found("gcloud", "ok", "/usr/bin/gcloud.")
+
+
+OWN = {"config": (900, 1), "journal": (1_240_000, 3), "runs": (48_300_000, 212), "console_log": (0, 1)}
+"""Bytes and files of each place."""
+
+
+def own_places(_paths: object) -> dict[str, Path]:
+    return {name: Path(f"/home/operator/{name}") for name in ("config", "themes", "journal", "runs", "console_log")}
+
+
+def look_at(name: str, path: Path) -> Place:
+    if name not in OWN:
+        return Place(name, path, False)
+    problem = f"others may read it: chmod go= {path}" if name == "console_log" else ""
+    return Place(name, path, True, *OWN[name], problem)
+
+
 def answer_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tools are asked here instead of on workers."""
+    import backend.doctor
+    import backend.own_places
     import backend.ssh.answers
     import backend.tools.check
     import backend.tools.forward
@@ -143,6 +170,9 @@ def answer_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     import tui.screens.preflight
 
     monkeypatch.setattr(backend.ssh.answers.Answers, "ask", answers)
+    monkeypatch.setattr(backend.doctor, "examine", examine)
+    monkeypatch.setattr(backend.own_places, "own_places", own_places)
+    monkeypatch.setattr(backend.own_places, "look_at", look_at)
     monkeypatch.setattr(backend.tools.check, "check", check)
     monkeypatch.setattr(backend.tools.free, "free", free)
     monkeypatch.setattr(backend.tools.transfers, "upload", upload)

@@ -323,7 +323,7 @@ VERBS: Mapping[str, Mapping[str, Answer]] = {
         "TARGET": Word("forward", "WORKER [PORT[:LOCAL]]"),
         "PORTS": Word("forward", "WORKER [PORT[:LOCAL]]"),
     },
-    "doctor": {"": Reason.SHELL, "--offline": Reason.SHELL},
-    "locate": {"": Reason.SHELL},
+    "doctor": {"": Key("go.doctor"), "--offline": Reason.SHELL},
+    "locate": {"": Key("go.places")},
 }
 """Path of a verb -> its options, each with its answer."""
