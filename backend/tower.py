@@ -121,6 +121,7 @@ class Tower:
             enrolment=Enrolment(self.context, self.client, api.slice_of, self.journal, self._tell_of_keys),
             made_key=None if self.context.read_only else self._tell_of_keys,
             news=self._hear,
+            lost=self._ask_after_loss,
         )
 
     @cached_property
@@ -139,6 +140,11 @@ class Tower:
 
     def _is_connected(self, worker: WorkerRef) -> bool:
         return "pool" in self.__dict__ and self.pool.is_connected(worker)
+
+    def _ask_after_loss(self, worker: WorkerRef) -> None:
+        """A connection broke: whether its server still answers is worth knowing now."""
+        if "roll_call" in self.__dict__:
+            self.roll_call.ask(worker)
 
     def tell_roll(self, worker: WorkerRef, why: str) -> None:
         """What somebody else found out of a worker's ssh server, who asked for it."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -155,6 +156,7 @@ class ConnectionPool:
         enrolment: Adds the key to nodes that refuse it; None adds nothing.
         made_key: Told of a key that was made because the operator had none; None makes none.
         news: Told of each connection that was opened, or why it could not be.
+        lost: Told of each that ended without having been closed here.
     """
 
     def __init__(
@@ -169,6 +171,7 @@ class ConnectionPool:
         enrolment: Enrolment | None = None,
         made_key: Callable[[str], None] | None = None,
         news: Callable[[WorkerRef, Unreachable | None], None] = lambda _worker, _error: None,
+        lost: Callable[[WorkerRef], None] = lambda _worker: None,
         handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
         boot_retry_s: float = BOOT_RETRY_S,
     ) -> None:
@@ -183,7 +186,7 @@ class ConnectionPool:
         self._turns = Turns(context.ssh.connect_limit)
         self._places: dict[tuple[str, int, str, str], _Place] = {}
         self.dialler = Dialler(context, ask_passphrase, handshake_timeout_s, made_key)
-        self._news = news
+        self._news, self._lost = news, lost
         self._closing = False
         self._looking: asyncio.TimerHandle | None = None
         """Of `_look`; none while all connections are idle."""
@@ -281,7 +284,7 @@ class ConnectionPool:
         enrolled: Enrolled | None = None
         while True:
             attempt += 1
-            client = Client(trust)
+            client = Client(trust, partial(self._lost, worker))
             try:
                 async with self._turns.turn(route):
                     place.tell("")

@@ -47,14 +47,23 @@ REFUSED_ATTEMPTS = 3
 
 
 class Client(asyncssh.SSHClient):
-    """Checks one host key against what is trusted, and keeps what was shown."""
+    """Checks one host key against what is trusted, keeps what was shown, and tells when the peer is lost after the login."""
 
-    def __init__(self, trust: Trust) -> None:
+    def __init__(self, trust: Trust, lost: Callable[[], None] = lambda: None) -> None:
         self._trust = trust
+        self._lost = lost
+        self._is_in = False
         self.shown: asyncssh.SSHKey | None = None
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         lean.connection(conn)
+
+    def auth_completed(self) -> None:
+        self._is_in = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and self._is_in:
+            self._lost()
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.shown = key

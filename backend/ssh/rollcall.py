@@ -172,6 +172,12 @@ class RollCall:
                         self._queue(voice)
         self._stirred.set()
 
+    def ask(self, worker: WorkerRef) -> None:
+        """Asks one at once: a connection to it broke. What is known stays until it is heard."""
+        found = self._find(worker)
+        if found is not None and not self._not_asked(found[1].called.workers):
+            self._queue(found[1])
+
     def hear(self, worker: WorkerRef, why: str, *, login: bool = False) -> None:
         """News from elsewhere: a connection that was opened (no reason), or could not be.
 
@@ -316,6 +322,7 @@ class RollCall:
         """All at once in the end: half of a request is never taken for the whole of it."""
         self._called[called.key] = called
         before, slices = dict(called.slices), dict[str, SliceRoll]()
+        asks = not self._not_asked(number_to_call(item))
         for one in slices_to_call(item):
             old = before.pop(one.node_id, None)
             each = same_slice(old, one)
@@ -325,15 +332,13 @@ class RollCall:
             for worker in workers_of_slice(one) if old is not each else ():
                 if worker.worker_index not in each.voices:
                     each.voices[worker.worker_index] = Voice(worker, called)
+            for voice in each.voices.values() if asks else ():
+                if not voice.known:
+                    self._queue(voice)
             await asyncio.sleep(0)
         for each in before.values():
             self._drop(each, {})
         called.item, called.slices, called.word = item, slices, None
-        if not self._not_asked(called.workers):
-            for each in called.slices.values():
-                for voice in each.voices.values():
-                    if not voice.known and not voice.asking:
-                        self._queue(voice)
         self.version += 1
         return called
 

@@ -303,6 +303,16 @@ async def test_connections_are_news_and_a_refused_login_stays_until_somebody_get
         assert world.standing() is Standing.ANSWERS
 
 
+async def test_a_worker_whose_connection_broke_is_asked_at_once() -> None:
+    world = World(request("train-a", piece(0)))
+    async with world.calling():
+        await world.until(lambda: world.standing() is Standing.ANSWERS)
+        world.says = {"train-a/0/2": "connection refused"}
+        world.roll.ask(workers_of(world.fleet.queued_resources[0])[2])
+        await world.until(lambda: world.word() == "slice 0: no ssh on worker 2 (connection refused)")
+    assert world.asked == Counter({f"train-a/0/{number}": 1 + (number == 2) for number in range(4)})
+
+
 async def test_a_worker_with_an_open_connection_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollcall, "KNOWN_AGAIN_S", 0.01)
     world = World(request("train-a", piece(0, workers=2)))
@@ -385,3 +395,20 @@ async def test_a_fleet_that_is_the_same_is_not_gone_through_again() -> None:
             await asyncio.sleep(0.005)
         assert world.roll.version == version
     assert sum(world.asked.values()) == 8
+
+
+async def test_thousands_are_taken_up_a_slice_at_a_time_and_others_have_their_turn_between() -> None:
+    world = World(request("big-c", *(piece(index, name="big-c", workers=64) for index in range(64))))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    beside = asyncio.create_task(others())
+    await world.roll._look(world.fleet)
+    beside.cancel()
+    assert turns >= 60
+    assert world.word("big-c") == "asking ssh 0/4096"

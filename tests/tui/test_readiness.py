@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.targets import WorkerRef, workers_of
 from tests.simulator import SimulatorFactory
 from tests.tui.driving import WIDE, Console, console
 from tui.screens.fleet import FleetScreen
@@ -114,3 +115,29 @@ async def test_asking_can_be_cancelled(
         await driven.shows("Logging in", "7 of 8")
         await driven.press("Z")
         await driven.shows("ask ssh: cancelled")
+
+
+async def test_a_connection_that_breaks_has_its_worker_asked_at_once(
+    simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not five minutes later; and one that was closed here is no news."""
+    simulator = simulators(fresh=True)
+    async with console(simulator.context, tmp_path, monkeypatch, size=WIDE) as driven:
+        await driven.until(lambda: row_of(driven, "train-a").endswith("ready"), "its row says ready")
+        tower = driven.app.require_tower()
+        asked: list[str] = []
+        ask = tower.roll_call.ask
+
+        def noted(worker: WorkerRef) -> None:
+            asked.append(worker.address)
+            ask(worker)
+
+        monkeypatch.setattr(tower.roll_call, "ask", noted)
+        workers = workers_of(driven.app.fleet.find("train-a")[0])
+        await asyncio.gather(*(tower.pool.connection(each) for each in workers))
+        await driven.shows("8 open")
+        await tower.pool.disconnect(workers[0])
+        await asyncio.to_thread(simulator.inject, "refuse", "train-a/1/2")
+        await asyncio.to_thread(simulator.inject, "cut", "train-a/1/2")
+        await driven.until(lambda: "slice 1: no ssh on worker 2" in row_of(driven, "train-a"), "who is missing")
+        assert asked == ["train-a/1/2"]
