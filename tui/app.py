@@ -139,15 +139,25 @@ class SliceTower(Toasts, Station, Navigation):
 
     def on_mount(self) -> None:
         self.set_interval(THEME_POLL_S, self._poll_themes)
-        for problem in (*self.settings.problems, *self._theme_problems):
-            self.say(problem, severity="warning")
 
     def after_first_frame(self) -> None:
         """What the first frame did without: collections, the other themes, and the tower, whose libraries take a while."""
         gc.enable()
-        for problem in self._install_themes() if not self._theme_problems else ():
-            self.say(problem, severity="warning")
+        others = self._install_themes() if not self._theme_problems else ()
+        self._tell_problems([*self.settings.problems, *self._theme_problems, *others])
         self.open_tower()
+
+    def _tell_problems(self, problems: Sequence[str]) -> None:
+        """Mistakes of the configuration: the first as a message, all of them among the events."""
+        if not problems:
+            return
+        from backend.model import EventKind
+
+        for problem in problems:
+            self.note(EventKind.ERROR, problem)
+        key = self.settings.keymap.shown(BY_ID["go.events"])
+        more = f" And {count(len(problems) - 1, 'more mistake')}: {key} tells all." if len(problems) > 1 else ""
+        self.say(f"{problems[0]}{more}", severity="warning")
 
     def _poll_themes(self) -> None:
         change = self.themes.poll(self)

@@ -82,6 +82,10 @@ class Station(Console):
         tower_class: type[Tower] = module.Tower
         async with tower_class.open(self.context) as tower:
             self.tower = tower
+            # What was noted before there was a journal.
+            while self.notices:
+                event = self.notices.popleft()
+                tower.record(event.text, subject=event.subject, kind=event.kind)
             tower.ask_passphrase = self._ask_passphrase
             tower.interactive = True
             self._begin_recovery(tower)

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.simulator import SimulatorFactory
+from tests.tui.driving import MEDIUM, console
 from tui.actions import ACTIONS, BY_ID
 from tui.keymap import Keymap, build, clashes, normal_key
-from tui.settings import UI_KEYS, load_settings
+from tui.settings import UI_KEYS, Settings, load_settings
 
 
 def test_a_key_is_rebound() -> None:
@@ -100,3 +102,15 @@ def test_the_documented_settings_of_the_screen_are_taken(tmp_path: Path) -> None
     assert (settings.theme, settings.plot, list(settings.commands)) == ("high-contrast", "braille", ["devices"])
     assert settings.keymap.shown(BY_ID["delete"]) == "f8"
     assert all(name in page for name in UI_KEYS)
+
+
+async def test_all_mistakes_of_a_configuration_are_told_where_two_messages_have_room(
+    simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistakes = tuple(f"config.toml, line {number}: [keys] k{number}: no such action." for number in range(1, 7))
+    settings = Settings(problems=mistakes, theme="nowhere")
+    async with console(simulators().context, tmp_path, monkeypatch, size=MEDIUM, settings=settings) as driven:
+        await driven.until(lambda: f"{mistakes[0]} And 6 more mistakes: 6 tells all." in driven.toasts())
+        await driven.until(lambda: driven.app.tower is not None)
+        await driven.press("6")
+        await driven.shows(*(f"line {number}: [keys] k{number}" for number in range(1, 7)), "no theme 'nowhere'")

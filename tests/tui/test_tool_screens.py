@@ -8,12 +8,15 @@ import subprocess
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backend.context import Context
 from backend.runs.model import RunState
+from backend.targets import WorkerRef
 from backend.tools.setup import is_setup
+from backend.tools.ship import Answer
 from tests.backend.tools.wheels import make_wheel
 from tests.backend.tools.world import HOLD, fake_python, home_of
 from tests.simulator import Simulator, SimulatorFactory
@@ -24,12 +27,13 @@ from tui.screens.check import CheckScreen
 from tui.screens.confirm import Ask, Pick, Question, TypedConfirmation
 from tui.screens.copies import CopiesScreen, CopyFormScreen
 from tui.screens.forwards import ForwardsScreen
-from tui.screens.free import FreeScreen
+from tui.screens.free import FreeScreen, rows
 from tui.screens.run import RunScreen
 from tui.screens.run_form import RunFormScreen, read_form, write_form
 from tui.screens.setup import SetupFormScreen, SetupScreen
 from tui.screens.tool_options import FreeOptions
 from tui.screens.workers import WorkersScreen
+from tui.widgets.table_filter import cell_text
 
 
 @pytest.fixture(scope="module")
@@ -251,6 +255,34 @@ async def test_a_port_is_forwarded_listed_copied_and_closed(
             await asyncio.open_connection("127.0.0.1", int(item.local.rpartition(":")[2]))
         await driven.press("enter")
         await driven.until(lambda: driven.app.forwards.items[-1].state == OPEN, "opened anew")
+
+
+def test_a_lockfile_without_a_holder_is_told_with_its_owner_or_as_nobodys() -> None:
+    lock: dict[str, Any] = {"path": "/tmp/libtpu_lockfile", "exists": True, "removed": False, "owners": []}
+    facts: dict[str, Any] = {
+        "free": False,
+        "holders": [],
+        "terminated": [],
+        "killed": [],
+        "refused": [],
+        "lockfile": lock,
+        "would_remove_lockfile": False,
+    }
+    worker = WorkerRef("p", "z", "train-a", 0, 0, "train-a-0", "1")
+    (unseen,) = rows([Answer(worker, facts)])
+    assert [cell_text(cell) for cell in unseen.cells[1:]] == [
+        "locked",
+        "",
+        "",
+        "/tmp/libtpu_lockfile is there, and whose it is cannot be seen from this user",
+    ]
+    owner = {"pid": 77, "user": "other", "command": "python3 warm.py"}
+    (owned,) = rows([Answer(worker, {**facts, "lockfile": {**lock, "owners": [owner]}})])
+    assert [cell_text(cell) for cell in owned.cells[1:4]] == ["locked", "77", "other"]
+    assert "no chip" in cell_text(owned.cells[4])
+    assert "python3 warm.py" in cell_text(owned.cells[4])
+    (free,) = rows([Answer(worker, {**facts, "free": True, "lockfile": {**lock, "exists": False}})])
+    assert [cell_text(cell) for cell in free.cells[1:]] == ["free", "", "", "nobody holds them"]
 
 
 async def test_a_forward_to_nothing_says_so_until_something_listens_there(

@@ -111,7 +111,7 @@ class EventsScreen(TableScreen):
     def _tell(self) -> None:
         """The event of the cursor to its last word: columns cut it."""
         row = self.table.cursor_row
-        words = " ".join(cell_text(cell) for cell in row.cells[TEXT - 1 :]) if row is not None else ""
+        words = " ".join(cell_text(cell) for cell in row.cells[TEXT - 1 :]).strip() if row is not None else ""
         self.query_one("#event-words", Static).update(plain_text(words))
 
     def do_open(self) -> None:

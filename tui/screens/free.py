@@ -44,7 +44,8 @@ def fates(facts: dict[str, Any]) -> dict[int, str]:
 def _state(facts: dict[str, Any]) -> Cell:
     if facts["free"]:
         return Cell("free", token="outcome-ok", glyph="outcome-ok")
-    return Cell("held", token="outcome-failed", glyph="outcome-failed")
+    word = "held" if facts["holders"] else "locked"
+    return Cell(word, token="outcome-failed", glyph="outcome-failed")
 
 
 def rows(answers: Sequence[Answer]) -> list[Row]:
@@ -69,7 +70,18 @@ def _rows(answer: Answer) -> Iterator[Row]:
     notes = [f"removed {lock['path']}"] if lock["removed"] else []
     notes += [f"{lock['path']} would be removed"] if facts.get("would_remove_lockfile") else []
     notes += [facts["error"]] if facts.get("error") else []
-    if notes or not facts["holders"]:
+    stopped = {int(holder["pid"]) for holder in facts["holders"]}
+    owners = [owner for owner in lock.get("owners", ()) if int(owner["pid"]) not in stopped]
+    if not facts["free"]:
+        for owner in owners:
+            words = (
+                f"has {lock['path']} open, but no chip; only its owner can tell whether it may go: {owner['command']}"
+            )
+            user = plain(str(owner["user"]))
+            yield Row((where, int(owner["pid"])), (where, _state(facts), str(owner["pid"]), user, plain(words)))
+        if lock.get("exists") and not owners and not stopped and not notes:
+            notes.append(f"{lock['path']} is there, and whose it is cannot be seen from this user")
+    if notes or not (facts["holders"] or owners):
         yield Row((where, 0), (where, _state(facts), "", "", plain("; ".join(notes) or "nobody holds them")))
 
 
