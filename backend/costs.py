@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from backend.journal import Journal, SeenRequest, StateSpan
+from backend.journal import Journal
 from backend.model import QueuedResource, QueuedResourceState, Slice
+from backend.stays import SeenRequest, StateSpan
 from jobs import accelerators
 
 Key = tuple[str, str, str]

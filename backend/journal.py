@@ -10,16 +10,16 @@ import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from backend import outages, spans, sqlite
+from backend import outages, spans, sqlite, stays
 from backend.model import Event, EventKind, QueuedResource, StateSince
 from backend.outcomes import OperatorError
 from backend.spans import utc
+from backend.stays import QueueWait, SeenRequest, StateSpan
 
 ECHO_WINDOW = timedelta(seconds=45)
 """Two consoles that watch one fleet see each change of a slice within a few polls of each other."""
@@ -77,54 +77,6 @@ _STEPS = (
     """,
     "ALTER TABLE spans ADD COLUMN chips INTEGER NOT NULL DEFAULT 0",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StateSpan:
-    """One stay of a request in one state, as it was seen."""
-
-    state: str
-    entered_at: datetime
-    entered_is_lower_bound: bool
-    """True: the state is at least this old; its beginning was not seen."""
-    left_at: datetime | None
-    """None while it lasts."""
-
-    def seconds(self, now: datetime) -> float:
-        return max(((self.left_at or now) - self.entered_at).total_seconds(), 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class SeenRequest:
-    """One request that was ever seen, by its creation, with its states in order."""
-
-    project: str
-    zone: str
-    name: str
-    created_at: datetime | None
-    accelerator_type: str
-    tier: str
-    chips: int
-    """0: seen by a release that did not write it down."""
-    spans: tuple[StateSpan, ...]
-
-    @property
-    def exists(self) -> bool:
-        """Whether it was there when its zone was last seen."""
-        return self.spans[-1].left_at is None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueWait:
-    """One wait for capacity that ended in PROVISIONING or ACTIVE, seen from its start."""
-
-    project: str
-    zone: str
-    name: str
-    accelerator_type: str
-    tier: str
-    asked_at: datetime
-    waited_s: float
 
 
 class Journal:
@@ -321,63 +273,21 @@ class Journal:
 
     def timeline(self, key: tuple[str, str, str]) -> list[StateSpan]:
         """The states of a request in order; of a name that was used again, only those of the newest request."""
-        rows = self._read(
-            "SELECT created_at, state, entered_at, entered_is_lower_bound, left_at FROM spans "
-            "WHERE project = ? AND zone = ? AND name = ? ORDER BY entered_at, id",
-            key,
-        )
-        newest = rows[-1][0] if rows else None
-        return [
-            StateSpan(state, utc(entered), bool(bound), None if left is None else utc(left))
-            for created, state, entered, bound, left in rows
-            if created == newest
-        ]
+        return stays.timeline(self._read(stays.TIMELINE, key))
 
     def requests_seen(self, since: datetime) -> list[SeenRequest]:
         """Every request that was there after a moment, also those that are gone, in the order of their first sight.
 
         For any thread: years of spans are read beside the loop.
         """
-        rows = self._read_apart(
-            "SELECT project, zone, name, created_at, accelerator_type, tier, chips, state, entered_at, "
-            "entered_is_lower_bound, left_at FROM spans WHERE left_at IS NULL OR left_at >= ? ORDER BY entered_at, id",
-            [since.timestamp()],
-        )
-        found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
-        for row in rows:
-            found.setdefault(row[:4], []).append(row)
-        return [
-            SeenRequest(
-                project,
-                zone,
-                name,
-                None if created is None else utc(created),
-                stays[-1][4],
-                stays[-1][5],
-                max(stay[6] for stay in stays),
-                tuple(
-                    StateSpan(stay[7], utc(stay[8]), bool(stay[9]), None if stay[10] is None else utc(stay[10]))
-                    for stay in stays
-                ),
-            )
-            for (project, zone, name, created), stays in found.items()
-        ]
+        return stays.requests(self._read_apart(stays.REQUESTS, [since.timestamp()]))
 
     def queue_waits(self, *, limit: int = 1000) -> list[QueueWait]:
         """Waits for capacity that were seen whole, newest first: from creation to PROVISIONING (or ACTIVE).
 
         One that was over when its request was first seen is left out: how long it took nobody knows. For any thread.
         """
-        rows = self._read_apart(
-            "SELECT project, zone, name, accelerator_type, tier, created_at, min(entered_at) FROM spans "
-            "WHERE state IN ('PROVISIONING', 'ACTIVE') AND entered_is_lower_bound = 0 AND created_at IS NOT NULL "
-            "AND entered_at > created_at GROUP BY project, zone, name, created_at ORDER BY created_at DESC LIMIT ?",
-            [limit],
-        )
-        return [
-            QueueWait(project, zone, name, kind, tier, utc(created), entered - created)
-            for project, zone, name, kind, tier, created, entered in rows
-        ]
+        return stays.queue_waits(self._read_apart(stays.QUEUE_WAITS, [limit]))
 
     def _read(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
-from backend.journal import QueueWait
 from backend.model import WAITING_STATES, QueuedResource
+from backend.stays import QueueWait
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from backend.runs.fanout import Phase
 from backend.runs.live import Run, now
 from backend.runs.plan import bundle_folder
 from backend.ssh import scripts
+from backend.ssh.budget import ReadBudget, window_for
 from backend.ssh.connections import ConnectionPool
-from backend.ssh.remote import Exit, Lost, ReadBudget, Remote, ask, new_nonce, window_for
+from backend.ssh.remote import Exit, Lost, Remote, ask, new_nonce
 
 STOP_ANSWER_S = 15.0
 """For the answer of a stop script, beyond its own grace periods."""

@@ -29,9 +29,10 @@ from backend.runs.follow import Base, Follower, moment, whole
 from backend.runs.live import Run
 from backend.sanitize import plain
 from backend.ssh import scripts
+from backend.ssh.budget import ReadBudget
 from backend.ssh.connections import ConnectionPool
 from backend.ssh.hostkeys import node_of
-from backend.ssh.remote import Lost, ReadBudget, ask, new_nonce
+from backend.ssh.remote import Lost, ask, new_nonce
 from backend.targets import WorkerRef
 
 Key = tuple[str, str, str]

@@ -25,8 +25,9 @@ from backend.runs.live import Run, now
 from backend.runs.plan import bundle_folder
 from backend.sanitize import plain
 from backend.ssh import scripts
+from backend.ssh.budget import ReadBudget, window_for
 from backend.ssh.connections import ConnectionPool
-from backend.ssh.remote import Lost, ReadBudget, Remote, ask, new_nonce, window_for
+from backend.ssh.remote import Lost, Remote, ask, new_nonce
 from backend.targets import WorkerRef
 
 START_TIMEOUT_S = 60.0

@@ -24,9 +24,9 @@ from backend.runs.model import RunState
 from backend.runs.prepare import needed, prepare
 from backend.runs.store import RunJournal, RunStore
 from backend.sanitize import plain
+from backend.ssh.budget import ReadBudget
 from backend.ssh.connections import ConnectionPool
 from backend.ssh.hostkeys import node_of
-from backend.ssh.remote import ReadBudget
 from backend.targets import WorkerRef, fold
 
 SAVE_S = 1.0

@@ -10,8 +10,9 @@ from backend.runs.fanout import Phase
 from backend.runs.live import Run, now
 from backend.runs.model import RunRequest
 from backend.ssh import scripts
+from backend.ssh.budget import ReadBudget
 from backend.ssh.connections import ConnectionPool
-from backend.ssh.remote import Exit, Lost, ReadBudget, Remote, new_nonce
+from backend.ssh.remote import Exit, Lost, Remote, new_nonce
 
 SHIP_TIMEOUT_S = 1800.0
 """For one bundle over one link: 64 MiB at 300 kbit/s."""

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.costs import Cost, at_most, cost, cost_seen, shares, spent_since, total
-from backend.journal import Journal, SeenRequest, StateSpan
+from backend.journal import Journal
 from backend.model import QueuedResource, Slice, Worker
+from backend.stays import SeenRequest, StateSpan
 from tests.simulator import SimulatorFactory
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)

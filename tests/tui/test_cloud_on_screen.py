@@ -14,9 +14,9 @@ from backend.cloud.requests import CreateRequest
 from backend.cloud.usage import LimitStore
 from backend.context import Context
 from backend.costs import Cost
-from backend.journal import QueueWait
 from backend.model import Fleet, Operation, Status
 from backend.notifications import Notice
+from backend.stays import QueueWait
 from tests.simulator import SimulatorFactory
 from tests.tui.driving import WIDE, Console, console
 from tui.screens.confirm import Question

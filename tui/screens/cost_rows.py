@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from backend.costs import KINDS, Cost, Share, Spent, Total, shares, total
-from backend.journal import StateSpan
 from backend.model import QueuedResourceState
 from backend.sanitize import plain
+from backend.stays import StateSpan
 from tui.durations import DAY_S, format_duration
 from tui.widgets.rows import Cell, Column, Row, number_cell, share_cell, state_cell
 from tui.widgets.state_timeline import SHORT

@@ -20,8 +20,8 @@ from tui.widgets.live_table import LiveTable
 from tui.wording import stale_words, utc_now
 
 if TYPE_CHECKING:
-    from backend.journal import StateSpan
     from backend.model import Fleet, QueuedResource, Slice, SshWord
+    from backend.stays import StateSpan
     from tui.screens.fleet_detail import FleetDetail
 
 OF_A_REQUEST = frozenset({"run-command", "benchmark", "shell", "logs", "delete", "recreate"})

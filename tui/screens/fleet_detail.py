@@ -18,9 +18,9 @@ from tui.widgets.state_timeline import StateTimeline, TimelineSpan
 from tui.wording import count, sentences
 
 if TYPE_CHECKING:
-    from backend.journal import StateSpan
     from backend.model import SshWord
     from backend.ssh.roll import Place
+    from backend.stays import StateSpan
 
 NOBODY: Mapping[Place, str] = {}
 UNHEALTHY = "node-unhealthy"

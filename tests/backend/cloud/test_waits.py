@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from backend.cloud.waits import find, standings, statistics
-from backend.journal import QueueWait
 from backend.model import QueuedResource, Tier
+from backend.stays import QueueWait
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ from backend.runs.fanout import Phase
 from backend.runs.manager import RunManager
 from backend.runs.model import RunState
 from backend.ssh import connections, handshake
-from backend.ssh.remote import ReadBudget
+from backend.ssh.budget import ReadBudget
 from tests.backend.openssh import sshd, worker
 from tests.backend.runs.run_world import output, sshd_desk, world_desk
 from tests.backend.sim.worker_world import alive, until, world
