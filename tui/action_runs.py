@@ -63,6 +63,14 @@ RUN_ACTIONS: tuple[Action, ...] = (
         hint=7,
     ),
     Action(
+        "show",
+        (),
+        "show",
+        "Open a run or a benchmark by its id, or a beginning or end of it; alone: the newest.",
+        MAIN,
+        words=("show",),
+    ),
+    Action(
         "note",
         ("n",),
         "note",

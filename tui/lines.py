@@ -170,13 +170,21 @@ def _logs(console: Navigation, line: CommandLine) -> None:
         for run in console.live_runs()
         if run.id == wanted or any(f"{worker.address}/".startswith(f"{wanted}/") for worker in run.workers)
     ]
-    if not runs:
+    try:
+        run = max(runs, key=lambda item: item.started_at) if runs else console.find_run(wanted)
+    except OperatorError as error:
         raise OperatorError(
-            f"No run of this console is called '{wanted}' or ran there.", "The screen 4 has all runs."
-        )
-    run = max(runs, key=lambda item: item.started_at)
+            f"No run is called '{wanted}', and none of this console ran there.", "The screen 4 has all runs."
+        ) from error
     names = [worker.address for worker in run.workers if f"{worker.address}/".startswith(f"{wanted}/")]
     console.go(LogsScreen(RunLogs(run, names or None), merged=len(names) != 1))
+
+
+def _show(console: Navigation, line: CommandLine) -> None:
+    """A run or a benchmark by its id, a beginning or an end of it; the newest by `last`."""
+    run = console.find_run(line.targets[0] if line.targets else "last")
+    console.go()
+    console.open_run(run)
 
 
 def _tool(console: Navigation, line: CommandLine) -> None:
@@ -273,6 +281,7 @@ LINES: dict[str, Callable[[Navigation, CommandLine], None]] = {
     "again": _on_request,
     "adopt": _on_request,
     "logs": _logs,
+    "show": _show,
     "ask-ssh": _tool,
     "check": _tool,
     "free": _tool,
@@ -287,5 +296,5 @@ LINES: dict[str, Callable[[Navigation, CommandLine], None]] = {
 }
 """Words that act on what is named after them."""
 
-ALWAYS = frozenset({"w", "workers", "qr", "fleet", "events", "ev", "ctx", "race"})
+ALWAYS = frozenset({"w", "workers", "qr", "fleet", "events", "ev", "ctx", "race", "show"})
 """Words that are performed here even when nothing follows."""

@@ -309,6 +309,10 @@ class Navigation(Toolbox):
         else:
             self.push_screen(RunScreen(run))
 
+    def do_show(self) -> None:
+        """The newest run."""
+        self.open_run(self.find_run("last"))
+
     def worker_at(self, address: str) -> WorkerRef | None:
         """The worker of an address, if it exists now."""
         from backend.targets import select

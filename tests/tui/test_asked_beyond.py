@@ -15,8 +15,10 @@ from tests.tui.fixed.scenes import keys, run_of
 from tests.tui.fixed.world import fixed_console
 from tui.command_line import parse
 from tui.lines import _peak
+from tui.screens.bench import BenchScreen
 from tui.screens.confirm import Ask, Question, TypedConfirmation
 from tui.screens.describe import DescribeScreen
+from tui.screens.logs import LogsScreen
 from tui.screens.run import RunScreen
 from tui.screens.run_form import RunFormScreen
 from tui.screens.run_plot import FilePlotScreen
@@ -156,3 +158,26 @@ async def test_the_help_says_which_release_this_is(tmp_path: Path, monkeypatch: 
         await driven.press("question_mark")
         await driven.settle()
         assert driven.app.screen.page_text().rstrip().endswith(version())  # type: ignore[attr-defined]
+
+
+async def test_any_run_is_shown_and_its_logs_opened_by_a_part_of_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fixed_console(tmp_path, monkeypatch, size=(120, 40)) as driven:
+        driven.listen(monkeypatch)
+        await driven.shows("train-a")
+        await driven.command(f"show {facts.RUN_ID[-4:]}")
+        await driven.until(lambda: isinstance(driven.app.screen, RunScreen))
+        await driven.shows(facts.RUN_ID, "first failure")
+        await driven.command(f"show {facts.BENCH_ID}")
+        await driven.until(lambda: isinstance(driven.app.screen, BenchScreen))
+        await driven.command(f"logs {facts.RUN_ID}")
+        await driven.until(lambda: isinstance(driven.app.screen, LogsScreen))
+        await driven.shows(facts.RUN_ID, "devices: looking")
+        await driven.command("show")
+        await driven.until(lambda: isinstance(driven.app.screen, RunScreen))
+        await driven.shows(facts.LIVE_ID)
+        for line in ("show nothing", "logs nothing"):
+            driven.told.clear()
+            await driven.command(line)
+            await driven.until(lambda: "'nothing'" in driven.toasts())

@@ -48,6 +48,9 @@ def add_keep(parser: argparse.ArgumentParser) -> None:
         metavar="COMMAND",
         help="run here, each time it is ready anew, such as a detached run",
     )
+    parser.add_argument(
+        "--end", action="store_true", help="keep it no more, where no process does; the request stays as it is"
+    )
     parser.add_argument("--env", action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("--yes", action="store_true", help="do not ask: it will delete and make again by itself")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent after a preemption")
@@ -76,6 +79,8 @@ async def keep(arguments: argparse.Namespace) -> int:
     context = context_of(arguments)
     if not arguments.name:
         return await _list_keeps(arguments)
+    if arguments.end:
+        return await _end_keep(arguments)
     if arguments.env:
         from backend.runs.production import secret_refused
 
@@ -114,6 +119,31 @@ async def keep(arguments: argparse.Namespace) -> int:
             text = await keeper.run(wanted)
         tower.record(f"not kept any more: {text}", subject=item.name)
     raise OperatorError(text, exit_code=ExitCode.CLOUD)
+
+
+async def _end_keep(arguments: argparse.Namespace) -> int:
+    """Ends a policy that no process carries out; the request may be gone already."""
+    context = context_of(arguments)
+    if not arguments.dry_run:
+        refuse_read_only(context, "end a policy")
+    async with Tower.open(context, watch=False) as tower:
+        store = PolicyStore(tower.journal)
+        places = {(context.project, zone) for zone in context.zones}
+        kept = [each for each in store.keeps() if (each.project, each.zone) in places]
+        found = next((each for each in kept if each.name == arguments.name), None)
+        if found is None:
+            names = ", ".join(sorted(each.name for each in kept))
+            raise OperatorError(
+                f"{plain(arguments.name)} is not kept.", f"Kept: {names}." if names else "Nothing is kept."
+            )
+        if arguments.dry_run:
+            _say(f"{found.name} would be kept no more; nothing is sent to the cloud")
+            return ExitCode.OK
+        if not store.end_keep(found.key, "ended"):
+            raise OperatorError(f"Another process keeps {found.name}.", "Interrupt that one: it holds the lease.")
+        tower.record("not kept any more: ended", subject=found.name)
+    _say(f"{found.name} is kept no more; it stays as it is")
+    return ExitCode.OK
 
 
 async def _list_keeps(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from backend.cloud.policies import PolicyStore
+from backend.cloud.policies import Keep, PolicyStore
 from backend.cloud.requests import CreateRequest
 from backend.journal import Journal
 from backend.model import QueuedResource, Tier
@@ -172,6 +172,30 @@ def test_a_race_that_was_killed_is_listed_and_taken_up_by_another_process(
     assert [(line["zone"], line["created_at"]) for line in left] == [("us-east5-a", made["us-east5-a"])]
     assert run(world, "qr", "race", "--resume", "1").code == ExitCode.USAGE
     assert run(world, "qr", "race", "--resume", "7").code == ExitCode.USAGE
+
+
+def test_a_keep_that_no_process_carries_out_is_ended_and_a_living_one_is_not(
+    run: Run, default: Simulator, tmp_path: Path
+) -> None:
+    before = sent(run, default)
+    journal = Journal.open(tmp_path / "state" / "slicetower" / "journal.db")
+    key = ("demo-project", "us-west4-a", "train-a")
+    store = PolicyStore(journal)
+    assert store.start_keep(Keep(*key, 5, 2))
+    living = run(default, "qr", "keep", "train-a", "--end")
+    assert (living.code, "Another process keeps train-a" in living.err) == (ExitCode.USAGE, True), living.err
+    store.release_keep(key, end=False)
+    unknown = run(default, "qr", "keep", "gone", "--end")
+    assert (unknown.code, "gone is not kept. " in unknown.err.replace("\n", " ")) == (ExitCode.USAGE, True)
+    assert "Kept: train-a." in unknown.err
+    assert run(default, "qr", "keep", "train-a", "--end", before=("--read-only",)).code == ExitCode.USAGE
+    assert run(default, "qr", "keep", "train-a", "--end", "--dry-run").code == ExitCode.OK
+    assert [each.name for each in store.keeps()] == ["train-a"]
+    ended = run(default, "qr", "keep", "train-a", "--end")
+    assert (ended.code, "train-a is kept no more" in ended.err) == (ExitCode.OK, True), ended.err
+    assert not store.keeps()
+    journal.close()
+    assert sent(run, default) == before, "the request stays as it is"
 
 
 def test_cleanup_finds_what_a_killed_race_left_waiting(

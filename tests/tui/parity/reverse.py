@@ -22,7 +22,6 @@ ACTIONS: Mapping[str, str | Alone] = {
     "explain": "qr delete",
     "again": "qr create",
     "ask-ssh": "qr wait",
-    "give-up": Alone.OWN,
     "go.policies": "qr keep",
     "go.create": "qr create",
     "longer-period": "qr costs",
@@ -36,6 +35,7 @@ ACTIONS: Mapping[str, str | Alone] = {
     "go.forwards": "forward",
     "setup-here": "setup",
     # Runs and logs
+    "show": "runs show",
     "start-rest": Alone.OWN,
     "logs-marked": "logs",
     "go.logs": "logs",

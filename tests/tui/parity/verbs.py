@@ -133,6 +133,7 @@ VERBS: Mapping[str, Mapping[str, Answer]] = {
         "--preemptions": Field("keep form", "preemptions"),
         "--failures": Field("keep form", "failures"),
         "--on-ready": Field("keep form", "on_ready"),
+        "--end": Key("give-up"),
         "--env": Key("keep", "refused by both: a kept request's secrets belong into Secret Manager"),
     },
     "qr race": {
@@ -182,7 +183,7 @@ VERBS: Mapping[str, Mapping[str, Answer]] = {
     },
     "runs": {"": Key("go.runs")},
     "runs list": {"": Key("go.runs"), "--limit": Key("go.runs", "all of them"), "--tag": Column("runs", "note")},
-    "runs show": {"": Key("open", "on a run"), "RUN": Column("runs", "id")},
+    "runs show": {"": Key("open", "on a run"), "RUN": Word("show", "[RUN]")},
     "runs stop": {"": Key("stop"), "RUN": Column("runs", "id"), "--grace": Key("stop", "asks how long")},
     "runs retry": {
         "": Key("retry"),
@@ -205,8 +206,8 @@ VERBS: Mapping[str, Mapping[str, Answer]] = {
     },
     "logs": {
         "": Key("logs"),
-        "RUN": Word("logs", "[TARGET]"),
-        "TARGET": Word("logs", "[TARGET]"),
+        "RUN": Word("logs", "[RUN|TARGET]"),
+        "TARGET": Word("logs", "[RUN|TARGET]"),
         "--follow": Key("log.follow"),
         "--grep": Key("search-all"),
         "--merge": Key("view"),
@@ -258,7 +259,7 @@ VERBS: Mapping[str, Mapping[str, Answer]] = {
         "QUEUED_RESOURCE": Column("benches", "target"),
         "--limit": Key("go.benches", "all of them"),
     },
-    "bench show": {"": Key("open", "on a benchmark"), "ID": Key("go.benches")},
+    "bench show": {"": Key("open", "on a benchmark"), "ID": Word("show", "[RUN]")},
     "bench compare": {
         "": Key("compare"),
         "IDS": Key("compare", "the marked"),
