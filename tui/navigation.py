@@ -171,14 +171,17 @@ class Navigation(Toolbox):
         """The create form with what a recreate deleted and was refused to make again; False where there is no such."""
         from backend.cloud.intents import IntentStore
         from tui.screens.create import CreateScreen
-        from tui.screens.create_form import write
+        from tui.screens.create_job import write_job
 
         if self.fleet.find(name) or self.read_only:
             return False
         kept = IntentStore(self.require_tower().journal).not_made_again()
         found = next((each.request for each in kept if each.name == name and each.request is not None), None)
         if found is not None:
-            self.push_screen(CreateScreen(write(found)))
+            texts, note = write_job(found)
+            self.push_screen(CreateScreen(texts))
+            if note:
+                self.say(note, severity="warning")
         return found is not None
 
     def open_run_form(self, targets: Sequence[str], command: str = "", like: RunRequest | None = None) -> None:

@@ -117,6 +117,7 @@ class Station(Console):
             say=self.say,
             limits=LimitStore(tower.journal),
             tell_refused=self._tell_refused,
+            made_again=self._job_made_again,
         )
         self.run_worker(self.recovery.run(), group="recovery", name="carry out wishes", exit_on_error=False)
 
@@ -126,6 +127,19 @@ class Station(Console):
 
         text = f"deleted, and not made again: {reason} enter here opens the create form with what it was"
         self.note(EventKind.ERROR, text, subject=request.name)
+
+    def _job_made_again(self, request: CreateRequest) -> None:
+        """The job of a request that a recreate or a keep has made again goes on as the run that it was."""
+        from backend.cloud.requests import RUN_KEY
+
+        tower, run_id = self.tower, dict(request.metadata).get(RUN_KEY, "")
+        if tower is None or not run_id or not tower.runs.knows(run_id):
+            return
+        try:
+            tower.runs.reopen(run_id)
+            tower.runs.attach(run_id)
+        except OperatorError as error:
+            self.tell(error, doing=f"follow run {run_id} again")
 
     def _begin_notices(self, tower: Tower) -> None:
         """Tells by toast, bell, OSC 9 and the operator's command what is worth telling."""

@@ -111,6 +111,7 @@ class Recovery:
         limits: Keeps what quota errors tell.
         tell_refused: Gets a request that is deleted and may not be made again, and why; without it, `say` gets the
             gcloud command that asks for it.
+        made_again: Gets a request that a recreate has asked for again.
     """
 
     def __init__(
@@ -122,7 +123,9 @@ class Recovery:
         pace: Pace | None = None,
         limits: LimitStore | None = None,
         tell_refused: Callable[[CreateRequest, str], None] | None = None,
+        made_again: Callable[[CreateRequest], None] = lambda request: None,
     ) -> None:
+        self.made_again = made_again
         self.tell_refused = tell_refused or self._say_command
         self.cloud = cloud
         self.limits = limits
@@ -360,6 +363,7 @@ class Recovery:
             ) from error
         if self.store.end(intent, IntentOutcome.DONE, "made again"):
             self.say(f"{intent.name} is asked for again.")
+            self.made_again(current.request)
 
     def _say_command(self, request: CreateRequest, reason: str) -> None:
         same = equivalents.create(request)

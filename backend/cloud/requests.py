@@ -20,6 +20,9 @@ from jobs.accelerators import Accelerator, UnknownAccelerator
 
 ApiVersion = Literal["v2", "v2alpha1"]
 
+RUN_KEY = "slicetower-run"
+"""Metadata key that names the run of the job that a request carries, so that a recreate finds its record again."""
+
 MAX_SLICES = 256
 """Slices in one queued resource (the Multislice page)."""
 

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from backend.cloud.encoding import METADATA_FILE_LIMIT, from_json, parse_timestamp
+from backend.cloud.requests import RUN_KEY, CreateRequest
 from backend.model import Fleet
 from backend.outcomes import OperatorError
 from backend.runs.fanout import WorkerResult
 from backend.runs.manager import Run, RunManager
 from backend.runs.model import RunRecord, RunRequest, RunState
 from backend.runs.plan import make_plan
-from backend.runs.production import RUN_KEY, SCRIPT_KEY, expected_workers
+from backend.runs.production import SCRIPT_KEY, expected_workers
 from backend.runs.store import is_run_id
 from backend.sanitize import plain
 
@@ -46,16 +47,7 @@ def adopted(body: Mapping[str, Any], key: tuple[str, str, str], context: str) ->
         raise OperatorError(
             f"The startup script of {name} can't be read as a job of slicetower.", "Was its metadata changed by hand?"
         )
-    request = RunRequest(
-        argv=tuple(str(word) for word in job["argv"]),
-        shell=bool(job.get("shell")),
-        timeout_s=job.get("timeout_s"),
-        environment=tuple((str(key), str(value)) for key, value in dict(job.get("environment") or {}).items()),
-        setup=str(job.get("setup") or ""),
-        kind="job",
-        at_boot=True,
-        gang=True,
-    )
+    request = _request(job)
     workers = expected_workers(create)
     bundle = job.get("bundle")
     return RunRecord(
@@ -77,6 +69,28 @@ def user_of(body: Mapping[str, Any], key: tuple[str, str, str]) -> str:
     metadata = dict(from_json(body, name=name, project=project, zone=zone).metadata)
     job = _job(metadata.get(SCRIPT_KEY, "")) or {}
     return plain(str(job.get("user", "")), limit=64)
+
+
+def carried(create: CreateRequest) -> tuple[RunRequest, str, bool] | None:
+    """(the job of a request, the id of its run, whether it ships code); None where it carries none of ours."""
+    metadata = dict(create.metadata)
+    run_id, job = metadata.get(RUN_KEY, ""), _job(metadata.get(SCRIPT_KEY, ""))
+    if job is None or job.get("run") != run_id or not is_run_id(run_id):
+        return None
+    return _request(job), run_id, isinstance(job.get("bundle"), dict)
+
+
+def _request(job: Mapping[str, Any]) -> RunRequest:
+    return RunRequest(
+        argv=tuple(str(word) for word in job["argv"]),
+        shell=bool(job.get("shell")),
+        timeout_s=job.get("timeout_s"),
+        environment=tuple((str(key), str(value)) for key, value in dict(job.get("environment") or {}).items()),
+        setup=str(job.get("setup") or ""),
+        kind="job",
+        at_boot=True,
+        gang=True,
+    )
 
 
 def _job(script: str) -> dict[str, Any] | None:

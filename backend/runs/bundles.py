@@ -13,7 +13,7 @@ import os
 import stat
 import subprocess
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,10 +89,18 @@ def from_files(files: Mapping[str, bytes], *, source: str) -> Bundle:
     return _finish(buffer.getvalue(), source, [BundleFile(path, len(files[path])) for path in sorted(files)])
 
 
-def from_directory(folder: Path, *, limit: int = BUNDLE_LIMIT_BYTES) -> Bundle:
+def from_directory(
+    folder: Path, *, limit: int = BUNDLE_LIMIT_BYTES, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Bundle:
     """Packs what git would ship of a folder (tracked, and untracked unless ignored), or all of a folder without git.
 
     Blocks: call it from a thread where a loop runs.
+
+    Args:
+        folder: What is packed.
+        limit: Bytes, uncompressed.
+        progress: Gets the bytes that are packed and those that there are, before each file, and 0 of 0 while they are
+            looked for; what it raises breaks the packing off.
 
     Raises:
         OperatorError: No folder, nothing in it, over the limit (with the largest files), a link that leaves it, a file
@@ -104,7 +112,7 @@ def from_directory(folder: Path, *, limit: int = BUNDLE_LIMIT_BYTES) -> Bundle:
         )
     root = folder.resolve()
     listed = _listed_by_git(root)
-    paths = _walked(root) if listed is None else listed
+    paths = _walked(root, progress) if listed is None else listed
     kept = [path for path in paths if stat.S_ISLNK(mode := _mode(root / path)) or stat.S_ISREG(mode)]
     if not kept:
         raise OperatorError(
@@ -121,8 +129,12 @@ def from_directory(folder: Path, *, limit: int = BUNDLE_LIMIT_BYTES) -> Bundle:
         )
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path in kept:
-            _add_file(archive, root, path)
+        done = 0
+        for item in sizes:
+            progress(done, total)
+            _add_file(archive, root, item.path)
+            done += item.size
+        progress(total, total)
     return _finish(buffer.getvalue(), str(folder), sizes)
 
 
@@ -161,9 +173,10 @@ def _listed_by_git(root: Path) -> list[str] | None:
     return sorted(os.fsdecode(name) for name in done.stdout.split(b"\0") if name)
 
 
-def _walked(root: Path) -> list[str]:
+def _walked(root: Path, progress: Callable[[int, int], None]) -> list[str]:
     found: list[str] = []
     for current, folders, files in os.walk(root):
+        progress(0, 0)
         folders[:] = [name for name in folders if name not in UNTRACKED_FOLDERS]
         here = Path(current).relative_to(root)
         linked = [name for name in folders if (Path(current) / name).is_symlink()]

@@ -104,11 +104,13 @@ class RunManager(RunDriving):
 
         What its logs hold stays: the new workers' output comes after it.
         """
-        if not self.store.has(run_id) or run_id in self.active:
+        if not self.store.has(run_id):
             return False
         record = self.store.get(run_id)
         if record.state is not RunState.ENDED:
             return False
+        if (run := self.active.get(run_id)) is not None:
+            self.forget(run)
         fresh = [WorkerResult(worker) for worker in record.workers]
         self.store.update(run_id, enumerate(fresh))
         self.store.set_state(run_id, RunState.DETACHED, None)

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.cloud.encoding import load_files
-from backend.cloud.requests import CreateRequest, accelerator_of
-from backend.outcomes import OperatorError
+from backend.cloud.requests import RUN_KEY, CreateRequest, accelerator_of
+from backend.outcomes import OperatorError, Outcome
 from backend.runs.bundles import Bundle, readable
 from backend.runs.fanout import WorkerResult
 from backend.runs.model import RunRecord, RunRequest, RunState
@@ -27,9 +28,11 @@ from backend.runs.store import new_run_id
 from backend.sanitize import plain
 from backend.targets import WorkerRef
 
+if TYPE_CHECKING:
+    from backend.cloud.errors import CloudError
+    from backend.runs.manager import RunManager
+
 SCRIPT_KEY = "startup-script"
-RUN_KEY = "slicetower-run"
-"""Metadata key that names the run, so that a recreate finds its record again."""
 TAKEN_KEYS = (SCRIPT_KEY, "startup-script-url", RUN_KEY)
 UPLOAD_TIMEOUT_S = 1800.0
 ARGUMENT_LIMIT_BYTES = 128 * 1024
@@ -152,6 +155,22 @@ def _warnings(run: RunRequest, script: str) -> Iterator[str]:
             f"The startup script has {readable(len(script.encode()))}: for the gcloud command save it, and write "
             f"--metadata-from-file={SCRIPT_KEY}=FILE."
         )
+
+
+def begin(job: ProductionJob, manager: RunManager, context: str) -> None:
+    """Keeps the run before its request is sent: its workers start it, with nobody there."""
+    manager.register(job.record(context, datetime.now(UTC)))
+
+
+def refused(job: ProductionJob, manager: RunManager, error: CloudError) -> None:
+    """The request was not made, so its run is over; where that is not certain, it stays open."""
+    if error.transient:
+        return
+    results = list(manager.store.get(job.run_id).results)
+    for result in results:
+        result.outcome, result.error = Outcome.NOT_STARTED, "Its queued resource was refused."
+    manager.store.update(job.run_id, enumerate(results))
+    manager.store.set_state(job.run_id, RunState.ENDED, datetime.now(UTC))
 
 
 async def upload(bundle: Bundle, url: str) -> None:

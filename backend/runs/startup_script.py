@@ -14,6 +14,19 @@ from backend.runs.model import RunRequest
 SCRIPT_LIMIT_BYTES = METADATA_FILE_LIMIT
 """One metadata value: 262,144 bytes, all together under 512 KB (Compute Engine API reference, `Metadata.items[]`)."""
 
+
+class ScriptTooLarge(OperatorError):
+    """The startup script does not fit into a metadata value.
+
+    Attributes:
+        carries_code: The code is within it, and could go to a bucket instead.
+    """
+
+    def __init__(self, what: str, cure: str, *, carries_code: bool) -> None:
+        super().__init__(what, cure)
+        self.carries_code = carries_code
+
+
 _PLACE = "JOB: Job = {}\n"
 _HEAD = """\
 #!/usr/bin/env python3
@@ -61,10 +74,11 @@ def startup_script(
     size = len(text.encode())
     if size > SCRIPT_LIMIT_BYTES:
         code = f", {readable(len(inside))} of it code (compressed, base64)" if inside else ""
-        raise OperatorError(
+        raise ScriptTooLarge(
             f"The startup script has {readable(size)}{code}; a metadata value may have {readable(SCRIPT_LIMIT_BYTES)}.",
             "Give --bundle gs://BUCKET/FOLDER: the code goes there, and each worker fetches it."
             if inside
             else "Ship the long parts of the command as files, with --sync.",
+            carries_code=bool(inside),
         )
     return text

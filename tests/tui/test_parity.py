@@ -109,13 +109,13 @@ async def keep_form(driven: FixedConsole) -> None:
 
 
 async def race_form(driven: FixedConsole) -> None:
-    from backend.cloud.requests import CreateRequest
     from tests.tui.fixed import facts
-    from tui.screens.policy_forms import RaceFormScreen
+    from tui.screens.create import CreateScreen
 
     await at_train(driven)
-    request = CreateRequest("r", facts.PROJECT, facts.WEST, "v5litepod-16", runtime_version="v2-alpha-tpuv5-lite")
-    driven.app.push_screen(RaceFormScreen(request))
+    driven.app.push_screen(CreateScreen({"name": "r", "zone": facts.WEST, "accelerator_type": "v5litepod-16"}))
+    await driven.shows("ctrl+r sends it")
+    await driven.press("f6")
 
 
 async def all_of_create(driven: FixedConsole) -> None:

@@ -23,8 +23,7 @@ from tui.app import SliceTower
 from tui.command_line import in_console, parse
 from tui.screens.bench_form import BenchFormScreen
 from tui.screens.confirm import Question, TypedConfirmation
-from tui.screens.create import FURTHER, CreateScreen
-from tui.screens.create_form import FIELDS
+from tui.screens.create import EVERY, FURTHER, CreateScreen
 from tui.screens.events import sentence
 from tui.screens.setup import SetupFormScreen
 from tui.screens.workers import WorkersScreen
@@ -87,13 +86,13 @@ async def test_further_options_are_made_when_they_are_gone_to_and_keep_what_is_t
         form = driven.app.screen
         assert isinstance(form, CreateScreen)
         await driven.shows(f"{len(FURTHER)} further options")
-        assert set(form.lines) == {field.name for field in FIELDS if not field.more}
+        assert set(form.lines) == {field.name for field in EVERY if not field.more}
         form.line("internal_ips").control.focus()
         await driven.pilot.pause()
         for key in ("tab", "n", "e", "t"):
             driven.app.post_message(events.Key(key, key if len(key) == 1 else None))
         await driven.until(lambda: form.texts().get("network") == "net", "the first further option")
-        assert set(form.lines) == {field.name for field in FIELDS}
+        assert set(form.lines) == {field.name for field in EVERY}
         assert not form.query("#further")
 
 

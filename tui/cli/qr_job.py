@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.cloud.errors import CloudError
 from backend.cloud.requests import CreateRequest
 from backend.context import Context
-from backend.outcomes import ExitCode, OperatorError, Outcome
+from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, print_json
@@ -134,24 +133,18 @@ async def adopt(arguments: argparse.Namespace) -> int:
 
 async def begin(tower: Tower, job: ProductionJob) -> None:
     """Uploads the code and keeps the run, before the request is sent."""
-    from backend.runs.production import upload
+    from backend.runs import production
 
     if job.bundle is not None and job.bundle_url:
-        await upload(job.bundle, job.bundle_url)
-    tower.runs.register(job.record(tower.context.name, datetime.now(UTC)))
+        await production.upload(job.bundle, job.bundle_url)
+    production.begin(job, tower.runs, tower.context.name)
 
 
 def refused(tower: Tower, job: ProductionJob, error: CloudError) -> None:
     """The request was not made, so its run is over; where that is not certain, it stays open."""
-    from backend.runs.model import RunState
+    from backend.runs import production
 
-    if error.transient:
-        return
-    results = list(tower.runs.store.get(job.run_id).results)
-    for result in results:
-        result.outcome, result.error = Outcome.NOT_STARTED, "Its queued resource was refused."
-    tower.runs.store.update(job.run_id, enumerate(results))
-    tower.runs.store.set_state(job.run_id, RunState.ENDED, datetime.now(UTC))
+    production.refused(job, tower.runs, error)
 
 
 def tell(job: ProductionJob) -> None:

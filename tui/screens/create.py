@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 from typing import ClassVar
 
 from textual import on
-from textual.containers import Container, Vertical, VerticalScroll
+from textual.containers import Container
 from textual.widget import AwaitMount, Widget
 from textual.widgets import Input, Static
 
-from backend.cloud import equivalents
-from backend.cloud.cautions import warnings
+from backend.cloud.errors import CloudError
 from backend.cloud.gcloud_parser import from_gcloud
-from backend.cloud.requests import CreateRequest, Problem, carrier
-from backend.cloud.usage import Limit, LimitStore, configured, standing, warn_of_limit
+from backend.cloud.requests import CreateRequest, Problem
 from backend.cloud.validation import problems
-from backend.cloud.waits import Waits, statistics
-from backend.cloud.waits import find as find_waits
 from backend.model import EventKind
 from backend.outcomes import OperatorError
-from backend.sanitize import plain
-from tui.actions import CREATE, bindings
-from tui.durations import format_duration
+from tui.actions import BY_ID, CREATE, bindings
 from tui.screens.choose import Offer
 from tui.screens.confirm import Choice, Question
+from tui.screens.create_advice import Advice
 from tui.screens.create_form import (
     FIELD_HINTS,
-    FIELD_NAMES,
     FIELDS,
     ON,
     Field,
@@ -36,18 +32,19 @@ from tui.screens.create_form import (
     size_words,
     suggested_runtime,
     type_names,
-    write,
 )
+from tui.screens.create_job import COMMAND, JOB_FIELDS, job_preview, shipped_words, without_script, write_job
 from tui.screens.create_offers import PasteDialog, value_offers
+from tui.screens.create_preview import PreviewPane
+from tui.screens.create_shipping import TYPED_S, JobShipping, Packing
 from tui.screens.deeds import rest_of
 from tui.screens.form import FormBody, FormInput, FormLine, Further, PickedChoice
-from tui.screens.form_choices import SavingForm
-from tui.screens.texts import to_json
-from tui.wording import count
+from tui.screens.form_choices import SavingForm, command_requests
 
-FURTHER = tuple(field for field in FIELDS if field.more)
-LABELS = {field.name: field.label for field in FIELDS}
-PREVIEWS = ("JSON", "gcloud alpha", "gcloud", "curl")
+EVERY = (*FIELDS, *JOB_FIELDS)
+JOB_FURTHER = tuple(field for field in JOB_FIELDS if field.more)
+FURTHER = (*JOB_FURTHER, *(field for field in FIELDS if field.more))
+LABELS = {field.name: field.label for field in EVERY}
 
 
 class CreateScreen(SavingForm):
@@ -68,12 +65,6 @@ class CreateScreen(SavingForm):
         self._texts = dict(texts or {})
         self._dirty = True
         self._shown: dict[str, str] = {}
-        self._preview = 0
-        self._offered: dict[str, tuple[str, ...]] = {}
-        self._asked: set[str] = set()
-        self._reservations: dict[str, list[str]] = {}
-        self._limits: list[Limit] = []
-        self._waits: list[Waits] | None = None
         self._runtime_is_ours = not self._texts.get("runtime_version")
         self.request: CreateRequest | None = None
         self.found: list[Problem] = []
@@ -84,21 +75,20 @@ class CreateScreen(SavingForm):
             self._runtime_is_ours = not self._texts.get("runtime_version")
         with Container(id="create"):
             with FormBody(id="form"):
-                yield from (self._line(field) for field in FIELDS if not field.more)
+                yield from (self._line(field) for field in EVERY if not field.more)
                 if any(self._texts.get(field.name) for field in FURTHER):
                     yield from self._further_lines()
                 else:
                     yield Further(len(FURTHER))
-            with Vertical(id="preview-pane"):
-                yield Static(id="preview-title", markup=False)
-                with VerticalScroll(id="preview-scroll", can_focus=False):
-                    yield Static(id="preview", markup=False)
+            yield PreviewPane()
         yield Static(id="create-standing", markup=False)
         yield Static(id="create-summary", markup=False)
 
     def _further_lines(self) -> Iterable[Widget]:
+        yield Static("of the job", classes="form-heading", markup=False)
+        yield from (self._line(field) for field in JOB_FURTHER)
         yield Static("further options", classes="form-heading", markup=False)
-        yield from (self._line(field) for field in FURTHER)
+        yield from (self._line(field) for field in FURTHER if field not in JOB_FURTHER)
 
     def open_further(self, texts: Mapping[str, str] | None = None) -> AwaitMount | None:
         """Makes the lines of the further options, without which the form opens: there are a hundred widgets to them."""
@@ -141,6 +131,30 @@ class CreateScreen(SavingForm):
             value = value or "1"
         return FormLine(field.name, field.label, value=value, hint=hint, choices=choices, suggestions=suggestions)
 
+    @cached_property
+    def advice(self) -> Advice:
+        """What is known beside the form."""
+        return Advice(self.console)
+
+    @cached_property
+    def shipping(self) -> JobShipping:
+        """Its job."""
+        return JobShipping(
+            self.console,
+            lambda packing: self.background(self._pack(packing), group="pack", title="pack the folder"),
+            lambda: self.background(self._load_job(), group="job", title="plan the job"),
+        )
+
+    async def _pack(self, packing: Packing) -> None:
+        # What is wrong with it is told beside its field.
+        with suppress(OperatorError):
+            await packing.pack(after_s=TYPED_S)
+        self._dirty = True
+
+    async def _load_job(self) -> None:
+        await self.shipping.load()
+        self._dirty = True
+
     def main_widget(self) -> Widget:
         return self.line("name").control
 
@@ -148,10 +162,12 @@ class CreateScreen(SavingForm):
         """What the zone offers, asked for when it is not known yet."""
         zone = self.line("zone").value
         kind = self.line("type").value if "type" in self.lines else ""
-        return await value_offers(self.console, name, zone, kind=kind, known=self._offered.get(zone, ()))
+        if name == COMMAND:
+            return [Offer(text) for text in command_requests(self.console)]
+        return await value_offers(self.console, name, zone, kind=kind, known=self.advice.known_types(zone))
 
     def fill_saved(self, texts: dict[str, str]) -> None:
-        self.fill({**{field.name: "" for field in FIELDS if field.name not in ("name", "zone")}, **texts})
+        self.fill({**{field.name: "" for field in EVERY if field.name not in ("name", "zone")}, **texts})
 
     # Reading and showing
 
@@ -164,6 +180,7 @@ class CreateScreen(SavingForm):
         self.call_after_refresh(self.check)
 
     def tick(self) -> None:
+        self._dirty |= bool(self.shipping.waits)
         self.check()
 
     def check(self) -> None:
@@ -194,40 +211,18 @@ class CreateScreen(SavingForm):
             )
             if problem.field not in bad
         ]
-        advice = warnings(request, existing=fleet.queued_resources, zone_types=self._offered.get(request.zone))
-        advice += self._advise(request)
-        self._tell(texts, advice)
-        self._show_standing(request)
-        self._show_preview(request)
-
-    def _advise(self, request: CreateRequest) -> list[Problem]:
-        """What the journal and the zone's reservations say about it."""
-        found = warn_of_limit(request, self.console.fleet.queued_resources, self._limits)
-        listed = self._reservations.get(request.zone)
-        wanted = request.reservation.rpartition("/")[2]
-        if wanted and not request.reservation_host and listed is not None and wanted not in listed:
-            cure = f"It lists {', '.join(listed[:5])}." if listed else "It lists none."
-            found.append(Problem("reservation", f"{request.zone} lists no reservation {wanted}.", cure))
-        return found
-
-    def _show_standing(self, request: CreateRequest) -> None:
-        """Chips held and limits told, and how long such a request waited before; each with its source."""
-        tower = self.console.tower
-        if self._waits is None and tower is not None:
-            self._limits = [*configured(tower.context.limits), *LimitStore(tower.journal).known(request.project)]
-            self._waits = statistics(tower.journal.queue_waits())
-        place = standing(request, self.console.fleet.queued_resources, self._limits)
-        lines = [place.sentence] if place is not None else []
-        waited = find_waits(
-            self._waits or (), request.project, request.zone, request.accelerator_type, request.tier.value
-        )
-        if waited is not None:
-            lines.append(
-                f"waited for before, seen here: median {format_duration(waited.median_s)}, "
-                f"{format_duration(waited.shortest_s)} to {format_duration(waited.longest_s)} ({count(waited.count, 'time')})"
-            )
+        wrong, notes = self.shipping.judge(request, texts)
+        self.found += wrong
+        self._tell(texts, [*self.advice.about(request), *notes])
+        lines = self.advice.lines(request)
         self.query_one("#create-standing").display = bool(lines)
         self._say("#create-standing", "\n".join(lines))
+        job = self.shipping.job
+        self.query_one(PreviewPane).show(
+            without_script(job) if job is not None else request,
+            rest_of(self.console.context),
+            job=job_preview(job, self.shipping.user) if job is not None else "",
+        )
 
     def _tell(self, texts: Mapping[str, str], advice: Sequence[Problem]) -> None:
         for line in self.lines.values():
@@ -237,18 +232,18 @@ class CreateScreen(SavingForm):
             if mine and (texts.get(name) or self._submitted):
                 line.say(str(mine[0]))
                 continue
-            notes = [problem for problem in advice if problem.field == name]
-            line.say(str(notes[0]) if notes and texts.get(name) else "", warning=True)
+            notes = [str(problem) for problem in advice if problem.field == name]
+            line.say(" ".join(notes) if notes and texts.get(name) else "", warning=True)
         request = self.request
         words = size_words(request) if request is not None else ""
-        homeless = [str(problem) for problem in self.found if problem.field not in FIELD_NAMES]
+        homeless = [str(problem) for problem in self.found if problem.field not in LABELS]
         if homeless:
             state = homeless[0]
         elif self.found:
             missing = ", ".join(dict.fromkeys(LABELS[problem.field] for problem in self.found))
             state = f"still to mend: {missing}"
         else:
-            state = "ctrl+r sends it"
+            state = self.shipping.waits or "ctrl+r sends it"
         self._say("#create-summary", " · ".join(part for part in (words, state) if part))
 
     def _say(self, selector: str, text: str) -> None:
@@ -260,61 +255,28 @@ class CreateScreen(SavingForm):
     _submitted = False
 
     def _suggest_types(self, zone: str) -> None:
-        self.line("accelerator_type").suggest(type_names(zone, self._offered.get(zone)))
-        if zone in self.console.context.zones and zone not in self._asked and self.console.tower is not None:
-            self._asked.add(zone)
-            self.background(self._ask_types(zone), group=f"types-{zone}", title=f"types of {zone}")
-            self.background(self._ask_reservations(zone), group=f"held-{zone}", title=f"reservations of {zone}")
-        names = self._reservations.get(zone, [])
+        advice = self.advice
+        self.line("accelerator_type").suggest(type_names(zone, advice.offered.get(zone)))
+        if zone in self.console.context.zones and zone not in advice.asked and self.console.tower is not None:
+            advice.asked.add(zone)
+            self.background(self._ask(advice.ask_types(zone)), group=f"types-{zone}", title=f"types of {zone}")
+            self.background(
+                self._ask(advice.ask_reservations(zone)), group=f"held-{zone}", title=f"reservations of {zone}"
+            )
+        names = advice.reservations.get(zone, [])
         line = self.line("reservation")
         line.suggest(names)
         hint = FIELD_HINTS["reservation"]
         line.set_hint(f"{', '.join(names[:4])}; {hint}" if names else hint)
 
-    async def _ask_types(self, zone: str) -> None:
-        client = self.console.require_tower().client
-        self._offered[zone] = tuple(await client.accelerator_types(self.console.context.project, zone))
+    async def _ask(self, asking: Awaitable[None]) -> None:
+        await asking
         self._dirty = True
-
-    async def _ask_reservations(self, zone: str) -> None:
-        client = self.console.require_tower().client
-        self._reservations[zone] = await client.reservations(self.console.context.project, zone)
-        self._dirty = True
-
-    def preview_text(self, request: CreateRequest, kind: str) -> str:
-        """The request as it would be written."""
-        same = equivalents.create(request, rest_of(self.console.context))
-        match kind:
-            case "JSON":
-                text = to_json(same.json)
-            case "gcloud alpha":
-                text = equivalents.wrap(same.gcloud_alpha or "")
-            case "gcloud":
-                text = equivalents.wrap(same.gcloud_ga) if same.gcloud_ga else " ".join(same.notes)
-            case _:
-                text = same.curl or ""
-        return "\n".join(plain(line) for line in text.splitlines())
-
-    def _show_preview(self, request: CreateRequest) -> None:
-        kind = PREVIEWS[self._preview]
-        how = carrier(request)
-        route = f"{how.transport.value} {how.version}"
-        self._say("#preview-title", f"{kind} · goes by {route} · f3 for the next")
-        body = "\n".join([*how.reasons, "", self.preview_text(request, kind)]).strip()
-        self._say("#preview", body)
 
     # Actions
 
     def do_next_preview(self) -> None:
-        narrow = not (self.has_class("-wide") or self.has_class("-vast"))
-        pane = self.query_one("#preview-pane")
-        if narrow and not pane.has_class("-shown"):
-            pane.add_class("-shown")
-            self._preview = 0
-        elif narrow and self._preview == len(PREVIEWS) - 1:
-            pane.remove_class("-shown")
-        else:
-            self._preview = (self._preview + 1) % len(PREVIEWS)
+        self.query_one(PreviewPane).next(narrow=not self.has_class("-wide"))
         self._dirty = True
         self.check()
 
@@ -337,8 +299,9 @@ class CreateScreen(SavingForm):
             OperatorError: The command cannot be read; it names the flag.
         """
         context = self.console.context
-        self.fill(write(from_gcloud(command, project=context.project, zone=self.line("zone").value)))
-        self.console.say("The form was filled from the command.")
+        texts, note = write_job(from_gcloud(command, project=context.project, zone=self.line("zone").value))
+        self.fill(texts)
+        self.console.say(f"The form was filled from the command. {note}".strip())
 
     def fill(self, texts: Mapping[str, str]) -> None:
         """Replaces what the form says."""
@@ -351,7 +314,7 @@ class CreateScreen(SavingForm):
         self._dirty = True
         self.check()
 
-    def do_race(self) -> None:
+    async def do_race(self) -> None:
         """The same in several zones or of several types."""
         from tui.screens.policy_forms import RaceFormScreen
 
@@ -360,7 +323,9 @@ class CreateScreen(SavingForm):
         found = [problem for problem in self.found if problem.field != "zone"]
         if self.request is None or found:
             raise OperatorError("Nothing can be raced for: the form has mistakes.", str(found[0]) if found else "")
-        self.console.push_screen(RaceFormScreen(self.request))
+        texts = self.texts()
+        if await self.shipping.settled(self.request, texts):
+            self.console.push_screen(RaceFormScreen(self.request, self.shipping, texts))
 
     async def do_submit(self) -> None:
         """Checks, asks, sends, and goes to the fleet with the cursor on the new request."""
@@ -368,36 +333,56 @@ class CreateScreen(SavingForm):
         self.check()
         request = self.request
         if request is None or self.found:
-            first = self.found[0] if self.found else None
-            if first is not None and first.field in FIELD_NAMES:
-                if first.field not in self.lines and (mounted := self.open_further()) is not None:
-                    await mounted
-                    await self.query_one(Further).remove()
-                self.line(first.field).control.focus()
-            raise OperatorError("Nothing was sent: the form has mistakes.", str(first) if first is not None else "")
-        tower = self.console.require_tower()
-        advice = warnings(
-            request, existing=self.console.fleet.queued_resources, zone_types=self._offered.get(request.zone)
-        )
-        advice += self._advise(request)
-        place = standing(request, self.console.fleet.queued_resources, self._limits)
+            await self._go_to_first()
+            raise OperatorError("Nothing was sent: the form has mistakes.", str(self.found[0]) if self.found else "")
+        if not await self.shipping.settled(request, self.texts()):
+            raise OperatorError("Nothing was sent: the packing was broken off.")
+        job = self.shipping.job
+        place = self.advice.standing(request)
         lines = [
             f"{request.name} in {request.zone}: {size_words(request)}",
             f"tier {request.tier.value}, runtime {request.runtime_version}",
-            *([place.sentence] if place is not None else []),
-            *(f"! {problem}" for problem in advice),
+            *(shipped_words(job) if job is not None else []),
+            *([place] if place else []),
+            *(f"! {problem}" for problem in self.advice.about(request)),
         ]
+        title = "Ask for this capacity?" if job is None else "Ask for this capacity, with its job?"
         answer = await self.console.push_screen_wait(
-            Question("Ask for this capacity?", lines, (Choice("yes", "Ask for it", "primary"), Choice("no", "Back")))
+            Question(title, lines, (Choice("yes", "Ask for it", "primary"), Choice("no", "Back")))
         )
         if answer != "yes":
             return
-        await self.console.require_recovery().create(request)
-        self.console.note(
-            EventKind.ACTION, f"asked for {size_words(request)} as {request.name}", subject=request.name
-        )
+        await self._send(request if job is None else job.create, size_words(request))
+
+    async def _go_to_first(self) -> None:
+        """To the first field with a mistake."""
+        field = self.found[0].field if self.found else ""
+        if field not in LABELS:
+            return
+        if field not in self.lines and (mounted := self.open_further()) is not None:
+            await mounted
+            await self.query_one(Further).remove()
+        self.line(field).control.focus()
+
+    async def _send(self, request: CreateRequest, size: str) -> None:
+        """The code to its bucket, the run into the journal, then the request."""
+        job = self.shipping.job
+        if job is not None and not await self.shipping.begin([job]):
+            raise OperatorError("Nothing was sent: putting the code into its bucket was broken off.")
+        try:
+            await self.console.require_recovery().create(request)
+        except CloudError as error:
+            if job is not None:
+                self.shipping.refused(job, error)
+            raise
+        self.console.note(EventKind.ACTION, f"asked for {size} as {request.name}", subject=request.name)
         self.drop_draft()
-        self.console.say(f"{request.name} was asked for.")
-        tower.watch.poke()
+        told = f"{request.name} was asked for."
+        if job is not None:
+            self.shipping.follow([job])
+            key = self.console.settings.keymap.shown(BY_ID["go.runs"])
+            told += f" Its job is run {job.run_id}: {key} has it."
+        self.console.say(told)
+        self.console.require_tower().watch.poke()
         self.console.go()
         self.console.await_request(request.key)

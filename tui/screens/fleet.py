@@ -285,13 +285,15 @@ class FleetScreen(TableScreen):
     async def do_again(self) -> None:
         """The create form, filled with everything that the API tells of this request but its name."""
         from tui.screens.create import CreateScreen
-        from tui.screens.create_form import write
+        from tui.screens.create_again import again
 
         item = self.current_request()
         plan = await self.console.require_recovery().plan(item.key)
-        self.console.push_screen(CreateScreen({**write(plan.request), "name": ""}))
-        for note in plan.notes:
-            self.console.say(note, severity="warning")
+        texts, note = await again(self.console, plan.request)
+        self.console.push_screen(CreateScreen({**texts, "name": ""}))
+        for each in (*plan.notes, note):
+            if each:
+                self.console.say(each, severity="warning")
 
     async def do_adopt(self) -> None:
         from backend.model import EventKind

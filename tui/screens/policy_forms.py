@@ -18,6 +18,8 @@ from backend.model import QueuedResource
 from backend.outcomes import OperatorError
 from tui.actions import KEEP_FORM, RACE_FORM, bindings
 from tui.screens.confirm import Choice, Question
+from tui.screens.create_job import shipped_words
+from tui.screens.create_shipping import JobShipping
 from tui.screens.form import FormLine
 from tui.screens.plan_form import Judged, PlanForm
 from tui.wording import count
@@ -114,9 +116,17 @@ class RaceFormScreen(PlanForm):
     BINDINGS: ClassVar = bindings(RACE_FORM)
     crumb = "race"
 
-    def __init__(self, request: CreateRequest) -> None:
+    def __init__(self, request: CreateRequest, shipping: JobShipping, texts: Mapping[str, str]) -> None:
+        """
+        Args:
+            request: What is raced for, without its job.
+            shipping: The job of the create form.
+            texts: What that form says.
+        """
         super().__init__()
         self._request = request
+        self._shipping = shipping
+        self._texts = dict(texts)
         self._entries: list[CreateRequest] = []
         self._timeout_s = RACE_TIMEOUT_S
 
@@ -158,7 +168,13 @@ class RaceFormScreen(PlanForm):
     async def do_submit(self) -> None:
         self.require_right()
         entries = list(self._entries)
+        jobs = [job for entry in entries if (job := self._shipping.again(entry, self._texts)) is not None]
         lines = [f"{entry.name} in {entry.zone}: {entry.node_count} × {entry.shape}" for entry in entries]
+        if jobs:
+            lines += [
+                *shipped_words(jobs[0]),
+                "Each carries the job, as a run of its own; that of the winner goes on.",
+            ]
         lines.append(
             "It goes on while this console is open. Left before that, it waits, and so does what it asked for:"
             " `slicetower qr race --resume` takes it up without a console."
@@ -166,6 +182,8 @@ class RaceFormScreen(PlanForm):
         choices = (Choice("yes", "Begin", "primary"), Choice("no", "Back"))
         if await self.console.push_screen_wait(Question("Race for these?", lines, choices)) != "yes":
             return
+        if jobs and not await self._shipping.begin(jobs):
+            raise OperatorError("Nothing was sent: putting the code into its bucket was broken off.")
         self.console.drafts.pop("create", None)
-        await self.console.policies.race(entries, self._timeout_s)
+        await self.console.policies.race([job.create for job in jobs] or entries, self._timeout_s)
         self.console.show_policies()

@@ -158,6 +158,19 @@ async def forwards(driven: FixedConsole) -> None:
         item.since = facts.ago(minutes=3)
 
 
+async def job_of_a_form(driven: FixedConsole) -> None:
+    """A job that would carry a secret: told beside its field, and nothing is planned."""
+    from tui.screens.create import CreateScreen
+
+    await at_train(driven)
+    texts = {"name": "next-f", "job_command": "python3 train.py", "job_environment": "RATE=0.1 TOKEN"}
+    driven.app.push_screen(CreateScreen({"zone": facts.WEST, "accelerator_type": "v5litepod-16", **texts}))
+    await driven.until(lambda: driven.app.screen.focused)
+    screen = driven.app.screen
+    assert isinstance(screen, CreateScreen)
+    screen.line("job_environment").control.focus()
+
+
 async def policies(driven: FixedConsole) -> None:
     from backend.cloud.intents import IntentKind, IntentStore
     from backend.cloud.policies import Keep, PolicyStore
@@ -169,7 +182,8 @@ async def policies(driven: FixedConsole) -> None:
     store.start_keep(Keep(facts.PROJECT, facts.WEST, "train-a", 5, 2))
     store.update_keep(facts.TRAIN.key, preempted=True, text="made again after a preemption")
     asked = (facts.WEST, facts.EAST)
-    store.start_race(CreateRequest(f"race-{zone}", facts.PROJECT, zone, "v5litepod-16") for zone in asked)
+    race = store.start_race(CreateRequest(f"race-{zone}", facts.PROJECT, zone, "v5litepod-16") for zone in asked)
+    assert store.ask_entry(race, store.races()[0].parts[0])
     IntentStore(journal, lambda: facts.NOW.timestamp()).wish(
         IntentKind.DELETE, facts.OLD.key, force=True, target_created_at=facts.ago(days=3, hours=2).timestamp()
     )
@@ -285,6 +299,7 @@ SCENES = (
     Scene("policies", policies, ("another process", "race 1", "delete")),
     Scene("policies-none", keys("9"), ("Nothing is kept",)),
     Scene("create", keys("C"), ("further options",)),
+    Scene("create-job", job_of_a_form, ("still to mend: environment",)),
     Scene("describe", on_train("d"), ("queuedResources/train-a",)),
     Scene("events", keys("6"), ("PROVISIONING", "started on")),
     Scene("operations", keys("8"), ("create",)),
