@@ -87,7 +87,7 @@ class Standing:
     def words(self) -> str:
         """How it stands against them."""
         if self.seen is None:
-            return "none of its kind was seen to come yet"
+            return "none of its kind was seen yet"
         if self.waited_s is None:
             return "when it was asked for is not known"
         times = f"{self.seen.count} wait{'' if self.seen.count == 1 else 's'}"

@@ -202,7 +202,7 @@ async def test_waits_are_told_by_type_zone_and_tier_with_what_waits_now(
         assert said["v5litepod-16", "spot"][-1] == "1, for 30m: longer than any seen"
         assert said["v5p-128", "reserved"][3:] == ["0", "-", "-", "-", "-", "-", "1, for 31m"]
         await driven.press("V")
-        await driven.shows("longer than all of 1 wait seen", "none of its kind was seen to come yet")
+        await driven.shows("longer than all of 1 wait seen", "none of its kind was seen yet")
         assert keys(driven) == ["big-c", "late-g"]
         await driven.press("j")
         await driven.shows(

@@ -201,5 +201,5 @@ def detail_words(each: Spent, now: datetime) -> str:
     if each.cost is None:
         facts.append("how many chips it had was never written down")
     elif each.cost.is_lower_bound:
-        facts.append(">=: it was ACTIVE before anybody here looked, for nobody knows how long")
+        facts.append(">=: its beginning was not seen, and what it used before is not counted")
     return plain(" · ".join(facts))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.containers import Container
@@ -35,8 +35,13 @@ from tui.screens.cost_rows import (
     total_rows,
 )
 from tui.widgets.live_table import LiveTable
+from tui.widgets.rows import Row
 from tui.widgets.state_timeline import StateTimeline, TimelineSpan
 from tui.wording import utc_now
+
+if TYPE_CHECKING:
+    from backend.context import Context
+    from backend.journal import Journal
 
 PERIODS: tuple[float | None, ...] = (DAY_S, 7 * DAY_S, 30 * DAY_S, None)
 """Seconds; None counts all that the journal knows."""
@@ -85,6 +90,8 @@ class CostsScreen(TableScreen):
         self._period_s = period_s
         self._totals = False
         self._spent: list[Spent] | None = None
+        self._rows: dict[bool, list[Row]] = {}
+        """Of each view: requests, and their totals."""
         self._at = datetime.fromtimestamp(0, UTC)
         self._reading: Worker[None] | None = None
         self._next_at = float("-inf")
@@ -120,9 +127,9 @@ class CostsScreen(TableScreen):
         since = beginning(self._period_s, now)
         context = tower.context
         try:
-            spent = await asyncio.to_thread(spent_in, tower.journal, set(context.places), since, now, context.price)
+            spent, rows = await asyncio.to_thread(self._add_up, tower.journal, context, since, now)
         except OperatorError as error:
-            self._spent = None
+            self._spent, self._rows = None, {}
             # Asked again by key: a journal that fails would be told of again and again.
             self._next_at = float("inf")
             self.table.set_rows([])
@@ -130,8 +137,16 @@ class CostsScreen(TableScreen):
             self.table.set_message(f"{error.what} {error.cure}".strip() + f"\n{again} tries again.", kind="error")
             self._say([])
             raise
-        self._spent, self._at = spent, now
+        self._spent, self._rows, self._at = spent, rows, now
         self._draw()
+
+    def _add_up(
+        self, journal: Journal, context: Context, since: datetime, now: datetime
+    ) -> tuple[list[Spent], dict[bool, list[Row]]]:
+        """What was spent, and the rows of both views: a journal of years has thousands. In a thread."""
+        spent = spent_in(journal, set(context.places), since, now, context.price)
+        money = bool(context.prices)
+        return spent, {False: request_rows(spent, money=money), True: total_rows(spent, money=money)}
 
     def _alone(self) -> float | None:
         since = beginning(self._period_s, self._at)
@@ -143,8 +158,7 @@ class CostsScreen(TableScreen):
         spent = self._spent or []
         self.table.set_message(f"No request was seen in {period_words(self._period_s)}.", kind="empty")
         self._say(head_words(spent, self._period_s, self._alone()))
-        make = total_rows if self._totals else request_rows
-        self.table.set_rows(make(spent, money=self._money))
+        self.table.set_rows(self._rows.get(self._totals, []))
         self._tell()
 
     def _say(self, lines: list[str]) -> None:
@@ -183,7 +197,8 @@ class CostsScreen(TableScreen):
         self.apply_filter("")
         self.table.clear_marks()
         self.table.set_columns((*(TOTALS if totals else REQUESTS), *(MONEY if self._money else ())))
-        self._draw()
+        if self._spent is not None:
+            self._draw()
 
     def _change(self, step: int) -> None:
         known = [float("inf") if each is None else each for each in PERIODS]

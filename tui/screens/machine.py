@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
@@ -32,9 +33,14 @@ FOUND = (
     Column("what", "WHAT", min_width=11, max_width=14),
     Column("size", "ON DISK", width=9, align="right"),
     Column("files", "FILES", width=7, align="right", priority=1),
-    Column("state", "STATE", min_width=8, max_width=60),
+    Column("state", "STATE", min_width=8, max_width=24),
     Column("path", "PATH", min_width=20, max_width=300, flex=1),
 )
+
+
+def _verdict(row: Row) -> str:
+    cell = row.cells[0]
+    return cell.text if isinstance(cell, Cell) else cell
 
 
 class DoctorScreen(WorkScreen):
@@ -73,12 +79,19 @@ class DoctorScreen(WorkScreen):
     async def _look(self) -> None:
         from backend import doctor
 
-        # Textual has taken stdout; what it draws on is what the program was started with.
-        async for each in doctor.examine(self._load, doctor.Terminal.of(sys.__stdout__)):
+        # Textual has taken stdout, and the driver draws on a terminal of its own.
+        encoding = getattr(sys.__stdout__, "encoding", None) or ""
+        terminal = doctor.Terminal(os.environ, encoding, not self.app.is_headless)
+        async for each in doctor.examine(self._load, terminal):
             self._findings.append(each)
             self._draw()
             self.head(f"checking … {self._counted()}")
         self.head(self._counted())
+        worst = [
+            row.key for verdict in ("fail", "warn") for row in self.table.visible_rows if _verdict(row) == verdict
+        ]
+        if worst and self.table.model.cursor == 0:
+            self.table.move_to(worst[0])
         self.refresh_frame()
 
     def _counted(self) -> str:
@@ -147,7 +160,8 @@ class PlacesScreen(WorkScreen):
     def _row(self, each: Place) -> Row:
         state = Cell("not made yet", token="muted") if not each.exists else Cell("there")
         if each.problem:
-            state = Cell(plain(each.problem), token="stale")
+            # What to do about it stands below the table.
+            state = Cell(plain(each.problem.partition(":")[0]), token="stale")
         cells = (
             each.name.replace("_", " "),
             number_cell(each.bytes if each.exists else None, size(each.bytes) if each.exists else None),

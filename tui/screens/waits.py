@@ -241,7 +241,8 @@ class WaitsScreen(TableScreen):
         self.apply_filter("")
         self.table.clear_marks()
         self.table.set_columns(NOW if now else SEEN)
-        self._draw()
+        if self._found is not None:
+            self._draw()
 
     def do_open(self) -> None:
         row = self.table.cursor_row

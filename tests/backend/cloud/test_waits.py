@@ -62,6 +62,6 @@ def test_what_waits_now_is_told_beside_what_was_seen_the_longest_first() -> None
     assert told["late"].words == "longer than the median of 3 waits seen"
     assert told["early"].words == "within the median of 3 waits seen"
     assert told["early"].ratio == 0.5
-    assert told["alone"].words == "none of its kind was seen to come yet"
+    assert told["alone"].words == "none of its kind was seen yet"
     assert told["alone"].ratio is None
     assert told["ageless"].words == "when it was asked for is not known"
