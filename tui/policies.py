@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from backend.cloud.race import Race
     from backend.cloud.recover import Recovery
     from backend.cloud.requests import CreateRequest
-    from backend.model import QueuedResource
+    from backend.model import QueuedResource, Slice, SshWord
     from backend.tower import Tower
 
 CLOSE_S = 3.0
@@ -34,6 +34,7 @@ class Teller(Protocol):
     def note(self, kind: EventKind, text: str, *, subject: str = "") -> None: ...
     def tell(self, error: BaseException, *, doing: str = "") -> None: ...
     def require_recovery(self) -> Recovery: ...
+    def ssh_word(self, item: QueuedResource | Slice) -> SshWord | None: ...
 
 
 class Policies:
@@ -103,7 +104,9 @@ class Policies:
             self.said[wanted.key] = text
             self._told(text, wanted.name)
 
-        keeper = Keeper(self._console.require_recovery(), self.store, self._tower.watch, say=say)
+        keeper = Keeper(
+            self._console.require_recovery(), self.store, self._tower.watch, say=say, ssh=self._console.ssh_word
+        )
         self._console.note(EventKind.ACTION, "kept from now on, by this console", subject=wanted.name)
         text = await keeper.run(wanted)
         self._console.note(EventKind.ALARM, f"not kept any more: {text}", subject=wanted.name)

@@ -17,7 +17,7 @@ from typing import Protocol
 from backend.cloud.intents import IntentKind, IntentOutcome
 from backend.cloud.policies import Keep, PolicyStore
 from backend.cloud.recover import Recovery
-from backend.model import Fleet, NodeState, QueuedResource, QueuedResourceState, Tier
+from backend.model import Fleet, NodeState, QueuedResource, QueuedResourceState, SshWord, Standing, Tier
 from backend.outcomes import ExitCode, OperatorError
 
 BEAT_S = 10.0
@@ -95,7 +95,11 @@ def pause_s(bounds: tuple[float, float], spent: int) -> float:
 
 
 class Keeper:
-    """Runs one policy in the foreground. `say` gets a sentence at each turn."""
+    """Runs one policy in the foreground. `say` gets a sentence at each turn.
+
+    Args:
+        ssh: Whether ssh answers on a request that the cloud calls ready; without it, the cloud's word is taken.
+    """
 
     def __init__(
         self,
@@ -104,6 +108,7 @@ class Keeper:
         watch: Watch,
         *,
         say: Callable[[str], None] = lambda text: None,
+        ssh: Callable[[QueuedResource], SshWord | None] = lambda _item: None,
         preemption_pause_s: tuple[float, float] = PREEMPTION_PAUSE_S,
         failure_pause_s: tuple[float, float] = FAILURE_PAUSE_S,
     ) -> None:
@@ -111,6 +116,9 @@ class Keeper:
         self._policies = policies
         self._watch = watch
         self._say = say
+        self._ssh = ssh
+        self._lacking = ""
+        """What was last said that a request lacks."""
         self._pauses = {Step.PREEMPTED: preemption_pause_s, Step.FAILED: failure_pause_s}
         self._job: asyncio.subprocess.Process | None = None
 
@@ -170,9 +178,21 @@ class Keeper:
                 self._say(decision.text)
                 return decision.text
             if decision.step is Step.READY and item is not None:
-                await self._ready(keep, item, decision.text)
+                if self._ssh_answers(item):
+                    await self._ready(keep, item, decision.text)
             elif decision.step in self._pauses:
                 await self._make_again(keep, decision, None if item is None else _incarnation(item))
+
+    def _ssh_answers(self, item: QueuedResource) -> bool:
+        """False while it is not known yet, or known that some worker lacks it, which is said."""
+        word = self._ssh(item)
+        if word is None or word.standing in (Standing.ANSWERS, Standing.NOT_ASKED):
+            self._lacking = ""
+            return True
+        if word.standing is Standing.LACKS and word.text != self._lacking:
+            self._lacking = word.text
+            self._say(f"{item.name} is ACTIVE, not ready: {word.text}")
+        return False
 
     async def _is_gone(self, key: tuple[str, str, str]) -> bool:
         """GET's own word: a list may be older than the request."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 from backend.cloud import equivalents
@@ -20,6 +22,7 @@ from backend.cloud.requests import CreateRequest
 from backend.cloud.usage import LimitStore
 from backend.cloud.validation import problems
 from backend.context import Context
+from backend.model import Fleet
 from backend.outcomes import ExitCode, OperatorError
 from backend.sanitize import plain
 from backend.tower import Tower
@@ -111,12 +114,23 @@ async def keep(arguments: argparse.Namespace) -> int:
         wanted = Keep(*item.key, arguments.preemptions, arguments.failures, on_ready)
     async with Tower.open(replace(context, project=item.project, zones=(item.zone,), also=())) as tower:
         recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say, limits=LimitStore(tower.journal))
-        keeper = Keeper(recovery, PolicyStore(tower.journal), tower.watch, say=_say)
+        keeper = Keeper(recovery, PolicyStore(tower.journal), tower.watch, say=_say, ssh=tower.roll_call.word)
+
+        def kept() -> Fleet:
+            mine = (each for each in tower.watch.fleet.queued_resources if each.key == item.key)
+            return Fleet(queued_resources=tuple(mine))
+
         tower.record("kept from now on", subject=item.name)
         from tui.cli.notices import tell, telling
 
         async with telling(tower, tell):
-            text = await keeper.run(wanted)
+            calling = asyncio.create_task(tower.roll_call.run(kept))
+            try:
+                text = await keeper.run(wanted)
+            finally:
+                calling.cancel()
+                with suppress(asyncio.CancelledError):
+                    await calling
         tower.record(f"not kept any more: {text}", subject=item.name)
     raise OperatorError(text, exit_code=ExitCode.CLOUD)
 

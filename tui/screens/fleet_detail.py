@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
+from backend.inventory import LISTED
 from backend.model import DEAD_STATES, QueuedResource, Slice, StateSince
 from tui.look import state_token
 from tui.screens.fleet_rows import summary
@@ -164,6 +165,9 @@ class FleetDetail(Vertical):
     def _show_slice(self, item: Slice, stale: str, ssh: SshWord | None, unanswered: Mapping[Place, str]) -> None:
         self._say(self._title, item.node_id)
         self._timeline.set_spans([TimelineSpan(item.state, None)])
-        self._heat.set_slices([HeatSlice("slice 0", worker_tokens(item, unanswered) or (slice_token(item),))])
-        facts = f"A TPU VM made without a queued resource · {item.accelerator_type} · {item.zone}"
+        self._heat.set_slices(
+            [HeatSlice(f"slice {item.index}", worker_tokens(item, unanswered) or (slice_token(item),))]
+        )
+        what = "A machine of the inventory" if item.state == LISTED else "A TPU VM made without a queued resource"
+        facts = " · ".join(part for part in (what, item.accelerator_type, item.zone) if part)
         self._say(self._text, "\n".join(line for line in (stale, facts, ssh.text if ssh is not None else "") if line))

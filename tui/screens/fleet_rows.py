@@ -206,20 +206,18 @@ def _standalone_row(
         number_cell(age_s, age_text),
         Cell("-", token="muted"),
         Cell(item.zone, token="muted"),
-        alone_cell(ssh),
+        alone_cell(item, ssh),
     )
     return Row(key_of(item), cells)
 
 
-ALONE = "a TPU VM without a queued resource"
-
-
-def alone_cell(ssh: SshWord | None) -> Cell:
-    """The remark beside a TPU VM that no request owns."""
+def alone_cell(item: Slice, ssh: SshWord | None) -> Cell:
+    """The remark beside a TPU VM that no request owns, or a machine that is only listed."""
+    what = "a machine of the inventory" if item.state == "LISTED" else "a TPU VM without a queued resource"
     if ssh is None:
-        return Cell(ALONE, token="muted")
+        return Cell(what, token="muted")
     if ssh.standing.value == "answers":
-        return Cell(f"ready: {ALONE}", token="muted")
+        return Cell(f"ready: {what}", token="muted")
     return Cell(ssh.text, token="stale" if ssh.standing.value == "lacks" else "muted")
 
 

@@ -23,7 +23,7 @@ from backend.cloud.recover import Recovery
 from backend.cloud.requests import CreateRequest
 from backend.cloud.watch import FleetWatch
 from backend.journal import Journal
-from backend.model import QueuedResource, Slice, Status, Tier, Worker
+from backend.model import QueuedResource, Slice, SshWord, Standing, Status, Tier, Worker
 from backend.outcomes import ExitCode, OperatorError
 from tests.backend.cloud.test_recover import PACE, until, wanted
 from tests.simulator import Simulator, SimulatorFactory
@@ -146,6 +146,31 @@ async def world(simulators: SimulatorFactory, tmp_path: Path, scenario: str = "e
         await client.close()
         journal.close()
         simulator.stop()
+
+
+async def test_a_request_on_which_ssh_does_not_answer_yet_is_not_ready_and_its_job_waits(
+    simulators: SimulatorFactory, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    lacks = SshWord(Standing.LACKS, "slice 0: no ssh on worker 1 (connection refused)", 3, 4)
+    word = [SshWord(Standing.ASKING, "asking ssh 0/4", 0, 4)]
+    async with world(simulators, tmp_path) as own:
+        request = wanted("pod", node_count=1)
+        await own.client.wait_operation(await own.recovery.create(request), LONG_S)
+        on_ready = (sys.executable, "-c", f"open({str(marks)!r}, 'a').write('x')")
+        keeper = Keeper(own.recovery, own.policies, own.watch, say=own.said.append, ssh=lambda _item: word[0])
+        keeping = asyncio.create_task(keeper.run(Keep(*request.key, 0, 0, on_ready=on_ready)))
+        await until(lambda: any(item.ready for item in own.watch.fleet.queued_resources), LONG_S)
+        word[0] = lacks
+        await until(lambda: f"pod is ACTIVE, not ready: {lacks.text}" in own.said, LONG_S)
+        assert "pod is ready." not in own.said
+        assert not marks.exists()
+        word[0] = SshWord(Standing.ANSWERS, "ssh answers on 4 of 4 workers", 4, 4)
+        await until(marks.exists, LONG_S)
+        assert own.said.index("pod is ready.") > own.said.index(f"pod is ACTIVE, not ready: {lacks.text}")
+        keeping.cancel()
+        with suppress(asyncio.CancelledError):
+            await keeping
 
 
 async def test_a_preempted_request_comes_back_and_its_job_is_started_again(
