@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from tui.actions import words
-from tui.command_line import TARGET_WORDS
+from tui.command_line import ARGUMENTS, TARGET_WORDS
 
 FOLDER_LIMIT = 2000
 """Entries of a folder that are looked at to complete a path."""
@@ -66,6 +66,21 @@ def _candidates(head: str, known: Known) -> Iterable[str]:
         faults = known.faults()
         return [*faults.get(before[0], ()), *known.targets] if before else faults
     return ()
+
+
+def usage(text: str, known: Known) -> str:
+    """What the word at the beginning of a line takes, or does where it takes nothing; empty while it is no word."""
+    word, *rest = text.split(" ")
+    action = words().get(word)
+    if action is None or (action.only_simulated and known.faults is None):
+        return ""
+    if word == "inject" and rest and rest[0] and known.faults is not None:
+        from backend.sim import fault_words
+        from backend.sim.faults import FAULTS
+
+        fault = FAULTS.get(rest[0])
+        return f"{fault_words.usage(fault).removeprefix(fault.name).strip()}  {fault.help}".strip() if fault else ""
+    return f"{ARGUMENTS.get(word, '')}  {action.help}".strip()
 
 
 def complete_path(line: str) -> str | None:

@@ -8,7 +8,7 @@ import pytest
 
 from backend.outcomes import OperatorError
 from tui.command_line import History, parse
-from tui.completion import Known, complete
+from tui.completion import Known, complete, usage
 
 
 def test_a_command_after_the_dashes_is_kept_as_typed() -> None:
@@ -58,6 +58,16 @@ def test_what_cannot_be_understood_says_why_and_what_to_do(text: str, words: str
 def test_completion(text: str, completed: str | None) -> None:
     targets = ["train-a", "train-a/0", "train-a/0/0", "train-a/0/1"]
     assert complete(text, Known(targets, ["tower-dark", "tower-light"], ["demo"])) == completed
+
+
+def test_a_word_says_what_it_takes_or_does_while_it_is_typed() -> None:
+    known = Known(faults=lambda: {"preempt": ("--notice",)})
+    assert usage("run", known).startswith("TARGET... [-- COMMAND]  Run a command")
+    assert usage("run train-a -- ho", known) == usage("run", known)
+    assert usage("refresh", known) == "Ask the API now."
+    assert usage("inject preempt tr", known).startswith("TARGET [--notice NOTICE]  take the capacity")
+    assert usage("inject", Known()) == ""
+    assert usage("inject zz", known) == usage("zz", known) == usage("", known) == ""
 
 
 def test_files_are_completed_where_a_file_may_stand(tmp_path: Path) -> None:

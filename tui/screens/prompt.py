@@ -7,7 +7,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from tui.command_line import History
-from tui.completion import Known, complete
+from tui.completion import Known, complete, usage
 
 COMMAND, FILTER = ":", "/"
 
@@ -51,7 +51,11 @@ class Prompt(Horizontal):
         """Its widgets, when it is opened first: the first frame of a screen does without an input and its style sheet."""
         from tui.screens.prompt_input import PromptInput
 
-        self.mount(Static(COMMAND, id="prompt-mark", markup=False), PromptInput(self))
+        self.mount(
+            Static(COMMAND, id="prompt-mark", markup=False),
+            PromptInput(self),
+            Static(id="prompt-usage", markup=False),
+        )
 
     @property
     def input(self) -> Input:
@@ -71,6 +75,7 @@ class Prompt(Horizontal):
         if not self.children:
             self._fill()
         self.query_one("#prompt-mark", Static).update(mode)
+        self._show_usage(text)
         entry = self.input
         with entry.prevent(Input.Changed):
             entry.value = text
@@ -115,3 +120,11 @@ class Prompt(Horizontal):
         event.stop()
         if self.mode == FILTER:
             self.post_message(self.Typed(event.value))
+        self._show_usage(event.value)
+
+    def _show_usage(self, text: str) -> None:
+        """What the word takes, beside what is typed."""
+        said = usage(text, self.known) if self.mode == COMMAND else ""
+        place = self.query_one("#prompt-usage", Static)
+        place.display = bool(said)
+        place.update(said)

@@ -42,7 +42,8 @@ class PromptInput(Entry):
     SCOPED_CSS = False
     DEFAULT_CSS = """
     #prompt-mark { width: 2; padding-left: 1; color: $key; text-style: bold; }
-    #prompt-input { width: 1fr; background: $surface; border: none; padding: 0 1; }
+    #prompt-usage { width: auto; max-width: 60%; height: 1; color: $muted; text-wrap: nowrap; text-overflow: ellipsis; }
+    #prompt-input { width: 1fr; min-width: 30; background: $surface; border: none; padding: 0 1; }
     """
 
     def __init__(self, prompt: Around) -> None:
