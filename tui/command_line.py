@@ -138,6 +138,8 @@ class History:
 
 
 _SHELL_COMMAND = re.compile(r"`slicetower (?:qr )?([a-z]+)((?: [^`]*)?)`")
+_OTHERWISE = frozenset({"runs", "operations", "bench", "keep", "race"})
+"""Words whose command in the shell does something else, or goes on without a console."""
 _LISTS = {"runs list": ":runs", "operations list": ":operations", "bench list": ":benches"}
 
 
@@ -149,7 +151,7 @@ def in_console(text: str) -> str:
         if verb + rest in _LISTS:
             return f"`{_LISTS[verb + rest]}`"
         has_options = " --" in rest.partition(" -- ")[0]
-        is_same = verb in words() and verb not in ("runs", "operations", "bench") and not has_options
+        is_same = verb in words() and verb not in _OTHERWISE and not has_options
         return f"`:{verb}{rest}`" if is_same else found[0]
 
     return _SHELL_COMMAND.sub(own, text)

@@ -339,14 +339,20 @@ def serving(machine: Machine) -> asyncssh.SSHServerConnectionOptions:
     )
 
 
+SHARED = b"/tmp"
+"""Of this machine, for SFTP as for commands."""
+
+
 class WorkerFiles(asyncssh.SFTPServer):
-    """SFTP on a worker: `/` is its home. A path that lies in the home, as programs there print it, is kept."""
+    """SFTP on a worker: `/` is its home. A path that lies in the home, as programs there print it, is kept, as is one in /tmp."""
 
     def __init__(self, channel: SSHChannel[bytes], home: str) -> None:
         super().__init__(cast("asyncssh.SSHServerChannel[bytes]", channel), chroot=os.fsencode(home))
         self._home = os.fsencode(os.path.realpath(home))
 
     def map_path(self, path: bytes) -> bytes:
+        if os.path.normpath(path).startswith(SHARED + b"/"):
+            return os.path.normpath(path)
         if path == self._home or path.startswith(self._home + b"/"):
             path = path[len(self._home) :] or b"/"
         return super().map_path(path)

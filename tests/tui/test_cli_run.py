@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -333,6 +334,16 @@ def test_copies_that_cannot_work_say_why(sim: Simulator, places: list[str], code
     done = sim.cli("copy", *places)
     assert done.returncode == code
     assert says in done.stderr
+
+
+def test_a_copy_into_tmp_is_where_commands_find_it(sim: Simulator, tmp_path: Path) -> None:
+    (tmp_path / "note").write_text("as it is\n")
+    with tempfile.TemporaryDirectory(dir="/tmp") as there:
+        done = sim.cli("copy", str(tmp_path / "note"), f"train-a/0/0:{there}/note")
+        assert done.returncode == 0, done.stderr
+        assert "as it is" in sim.cli("run", "train-a/0/0", "--", "cat", f"{there}/note").stdout
+        back = sim.cli("copy", f"train-a/0/0:{there}/note", str(tmp_path / "back"))
+        assert (back.returncode, (tmp_path / "back").read_text()) == (0, "as it is\n"), back.stderr
 
 
 def test_a_shell_uses_the_verified_key_and_tells_the_commands_end(sim: Simulator) -> None:

@@ -286,6 +286,7 @@ async def test_escape_takes_back_a_range_that_is_being_marked_and_nothing_else(
         ("`slicetower bench list` shows them.", "`:benches` shows them."),
         ("`slicetower run TARGET -- ps aux --sort=-rss` shows", "`:run TARGET -- ps aux --sort=-rss` shows"),
         ("`slicetower run TARGET --sync DIR` ships", "`slicetower run TARGET --sync DIR` ships"),
+        ("`slicetower qr keep a` goes on", "`slicetower qr keep a` goes on"),
         ("`slicetower runs stop ID`", "`slicetower runs stop ID`"),
         ("`slicetower fleet --once`", "`slicetower fleet --once`"),
         ("`slicetower qr wait a` waits", "`slicetower qr wait a` waits"),

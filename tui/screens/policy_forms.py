@@ -89,7 +89,7 @@ class KeepFormScreen(PlanForm):
             f" `slicetower qr keep {name}` does the same without a console.",
             *self._plan,
         ]
-        return Judged([*lines, "", "ctrl+r keeps it"], wrong)
+        return Judged([*lines, "", next(iter(wrong.values()), "ctrl+r keeps it")], wrong)
 
     async def do_submit(self) -> None:
         self.check()

@@ -241,6 +241,8 @@ async def test_files_go_both_ways_and_stay_in_the_home(fleet: World) -> None:
         assert await files.getsize(f"{home}/copy") == len(content)
         with pytest.raises(asyncssh.SFTPNoSuchFile):
             await files.stat("/etc/passwd")
+        with pytest.raises(asyncssh.SFTPNoSuchFile):
+            await files.stat("/tmp/../etc/passwd")
     assert (fleet.directory / "back").read_bytes() == content
     assert (home / "escape").read_bytes() == content
     assert not (fleet.host.home(B) / "copy").exists()
