@@ -15,7 +15,7 @@ from backend.logs.store import LogStore
 from backend.logs.worker_log import WorkerLog
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.fanout import Fanout, Phase, WorkerResult, first_failure, summarize
-from backend.runs.model import RunPlan, RunRequest, RunState, StopReport
+from backend.runs.model import NOT_KEPT, RunPlan, RunRequest, RunState, StopReport
 from backend.runs.sightings import LOOK_BYTES, LOOK_LOGS, Lookout, Sighting, suspicion
 from backend.sanitize import plain
 from backend.ssh.scripts import MARK
@@ -242,7 +242,7 @@ class Run:
         try:
             log.append(data, stream=stream)
         except OSError as error:
-            result.error = f"Output is not kept: {error.strerror}. {LOG_DISK_CURE}"
+            result.error = f"{NOT_KEPT}: {error.strerror}. {LOG_DISK_CURE}"
             self.changed(index)
             return False
         result.output_bytes = log.size

@@ -12,6 +12,9 @@ from backend.runs.bundles import Bundle
 from backend.runs.fanout import WorkerResult
 from backend.targets import WorkerRef
 
+NOT_KEPT = "Output is not kept"
+"""Begins the error of a worker whose log has gaps, whatever else became of it."""
+
 
 class RunState(StrEnum):
     """A run's life as this console sees it."""

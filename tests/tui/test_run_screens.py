@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from backend.context import Context
+from backend.logs.worker_log import WorkerLog
 from backend.outcomes import Outcome
 from backend.runs.model import RunState
 from tests.simulator import SimulatorFactory
@@ -145,6 +148,26 @@ async def test_logs_show_one_worker_tiles_and_all_merged(
         await driven.shows("train-a/1/0")
         await driven.press("V")
         await driven.shows("all 8 workers", "train-a/1/3")
+
+
+async def test_a_full_disk_here_is_told_of_a_run_that_ended_well_and_of_its_logs(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = WorkerLog._write
+
+    def full(self: WorkerLog, data: bytes) -> None:
+        if self.path.name.endswith("train-a.0.1.log"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(self, data)
+
+    monkeypatch.setattr(WorkerLog, "_write", full)
+    async with console(context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        screen = await started(driven, "run train-a/0 -- echo said")
+        await ended(driven, screen)
+        await driven.shows("4 ok", "train-a/0/1: Output is not kept: No space left on device.")
+        await driven.press("l")
+        await driven.until(lambda: isinstance(driven.app.screen, LogsScreen))
+        await driven.shows("! there are gaps · train-a/0/1: Output is not kept")
 
 
 async def test_x_in_a_run_means_all_its_workers_until_one_of_them_is_pointed_at(

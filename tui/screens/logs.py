@@ -19,6 +19,7 @@ from tui.actions import LOGS, Action, bindings
 from tui.command_line import CommandLine
 from tui.run_logs import RunLogs
 from tui.screens.base import ConsoleScreen
+from tui.screens.run_rows import gaps
 from tui.widgets.log_view import LogView
 from tui.widgets.moments import parse_moment
 
@@ -202,7 +203,9 @@ class LogsScreen(ConsoleScreen):
             shown = [(name, self._logs.open(name)) for name in names]
         what = "merged" if self._merged else f"{len(shown)} of {len(self._names)} workers"
         title = self._logs.run.request.title or " ".join(self._logs.run.request.argv)
-        self.query_one("#logs-head", Static).update(plain(f"{what} · {title} · run {self._run_id}"))
+        torn = gaps(self._logs.run.results)
+        told = f"! there are gaps · {torn[0]}" if torn else title
+        self.query_one("#logs-head", Static).update(plain(f"{what} · {told} · run {self._run_id}"))
         self.tiles.show(shown)
         if not isinstance(self.focused, LogView):
             self.call_after_refresh(self.focus_main)

@@ -26,6 +26,7 @@ from tui.screens.run_rows import (
     COLUMNS,
     detail,
     fold_targets,
+    gaps,
     gather,
     heat,
     progress_words,
@@ -178,6 +179,7 @@ class RunScreen(TableScreen):
         self._set_alarm(text)
 
     def _set_alarm(self, text: str) -> None:
+        text = "\n".join(each for each in (text, *gaps(self.run_.results)) if each)
         alarm = self.query_one("#run-alarm", Static)
         alarm.display = bool(text)
         alarm.update(text)

@@ -10,7 +10,7 @@ from pathlib import Path
 from backend.diagnosis.grouping import OUTPUT_LIMIT, WorkerOutput, differences, group, reference
 from backend.outcomes import Outcome
 from backend.runs.fanout import FAILURES, WorkerResult
-from backend.runs.model import StopReport
+from backend.runs.model import NOT_KEPT, StopReport
 from backend.runs.sightings import Sighting
 from backend.targets import WorkerRef, fold
 from tui.durations import format_duration
@@ -33,6 +33,15 @@ def detail(result: WorkerResult) -> str:
     if result.outcome is Outcome.FAILED and result.exit_code is not None:
         return f"exit {result.exit_code}"
     return f"SIG{result.signal}" if result.signal else ""
+
+
+def gaps(results: Iterable[WorkerResult]) -> list[str]:
+    """Whose output was not kept whole, and why: what is shown of it has gaps, though its outcome may be fine."""
+    torn: dict[str, list[WorkerRef]] = {}
+    for result in results:
+        if result.error.startswith(NOT_KEPT):
+            torn.setdefault(result.error, []).append(result.worker)
+    return [f"{' '.join(fold_targets(workers))}: {error}" for error, workers in torn.items()]
 
 
 def rows(results: Iterable[WorkerResult], now: datetime, notes: Mapping[str, str] | None = None) -> list[Row]:

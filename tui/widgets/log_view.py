@@ -16,6 +16,10 @@ from tui.widgets.log_status import LogFacts
 from tui.widgets.sgr import strip_sgr
 from tui.widgets.table_filter import FilterError, compile_smart
 
+NO_LATER = "no later"
+NOTICE_S = 3.0
+"""So long that there is no later match stays true enough of a log that grows."""
+
 
 class LogView(LogScreen, can_focus=True):
     """One worker's log, or a merged one, over a `LineSource`. The app calls `poll`: it has no timer of its own.
@@ -53,6 +57,7 @@ class LogView(LogScreen, can_focus=True):
         self._indexes: dict[Kind, LogIndex] = {}
         self._wanted: tuple[Kind, int] | None = None
         self._now = 0.0
+        self._noticed_at = 0.0
         self.writer_ended = False
         """Set by whoever knows: nothing more will come."""
         self.has_neighbours = False
@@ -99,6 +104,9 @@ class LogView(LogScreen, can_focus=True):
         if source.version == self._version:
             return self.refresh_status()
         self._version = source.version
+        if self.notice.startswith(NO_LATER) and now - self._noticed_at >= NOTICE_S:
+            # Lines have come since: one of them may be what was looked for.
+            self.notice = ""
         whole = reader.following or len(self._page) < self.page_height or self._page[-1][0] >= source.total - 1
         top = reader.top
         reader.sync()
@@ -233,7 +241,8 @@ class LogView(LogScreen, can_focus=True):
             looked += max(1, index.scan(source))
         if index.complete(source):
             self._wanted = None
-            self.notice = f"no {'later' if direction > 0 else 'earlier'} {kind}"
+            self.notice = f"{NO_LATER if direction > 0 else 'no earlier'} {kind}"
+            self._noticed_at = self._now
         else:
             self._wanted = (kind, direction)
             self.notice = f"looking for the {'next' if direction > 0 else 'previous'} {kind}"

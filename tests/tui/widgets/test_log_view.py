@@ -154,6 +154,21 @@ async def test_errors_and_warnings_are_found_in_both_directions() -> None:
         assert "no later warning" not in seen(view)[10]
 
 
+async def test_that_there_is_no_later_error_is_not_said_on_when_lines_have_come_since() -> None:
+    log = FakeLog("error 1", "fine")
+    view = LogView(log)
+    async with WidgetApp(view).run_test(size=SIZE) as pilot:
+        view.poll(100.0)
+        await pilot.press("e")
+        assert "no later error" in seen(view)[10]
+        view.poll(200.0)
+        assert "no later error" in seen(view)[10], "nothing came"
+        log.add("error 2")
+        view.poll(201.0)
+        await pilot.pause()
+        assert "no later error" not in seen(view)[10]
+
+
 async def test_a_hit_far_away_is_reached_bit_by_bit_without_holding_up_the_screen() -> None:
     log = FakeLog("error at the start", *("fine" for _ in range(20_000)))
     view = LogView(log)
