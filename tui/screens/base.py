@@ -21,6 +21,7 @@ from tui.command_line import CommandLine, parse
 from tui.completion import Known
 from tui.mends import forget_closed
 from tui.screens.prompt import COMMAND, FILTER, Prompt
+from tui.screens.trouble import as_told, told_errors
 from tui.widgets.hints_footer import Hint, HintsFooter
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell
@@ -83,8 +84,8 @@ class Performs:
             return False
         try:
             result = handler()
-        except OperatorError as error:
-            self.console.tell(error, doing=action.title)
+        except told_errors() as error:
+            self.console.tell(as_told(self.console, error), doing=action.title)
             return False
         if inspect.iscoroutine(result):
             self.background(result, group=action.id, title=action.title)
@@ -180,11 +181,11 @@ class ConsoleScreen(Performs, Screen[None]):
             self.refresh_frame()
             try:
                 self.tick()
-            except OperatorError as error:
+            except told_errors() as error:
                 # What cannot be read now, such as a damaged journal, is told once, and asked for at the next tick again.
                 if str(error) != self._told_of:
                     self._told_of = str(error)
-                    self.console.tell(error, doing=self.crumb)
+                    self.console.tell(as_told(self.console, error), doing=self.crumb)
             else:
                 self._told_of = ""
 
