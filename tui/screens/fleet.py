@@ -15,7 +15,7 @@ from textual.widget import Widget
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, FLEET, Action, bindings
 from tui.screens.base import TableScreen
-from tui.screens.fleet_rows import NARROW_COLUMNS, WIDE_COLUMNS, find, is_request, is_slice, rows
+from tui.screens.fleet_rows import NARROW_COLUMNS, WIDE_COLUMNS, FleetRows, find, is_request, is_slice
 from tui.widgets.live_table import LiveTable
 from tui.wording import stale_words, utc_now
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from backend.model import Fleet, QueuedResource, Slice, SshWord
     from backend.stays import StateSpan
     from tui.screens.fleet_detail import FleetDetail
+    from tui.widgets.rows import Key
 
 OF_A_REQUEST = frozenset({"run-command", "benchmark", "shell", "logs", "delete", "recreate"})
 """Actions that the footer leaves out where no queued resource is under the cursor."""
@@ -37,6 +38,9 @@ class FleetScreen(TableScreen):
 
     def __init__(self) -> None:
         super().__init__()
+        self._rows = FleetRows()
+        self._pointed: tuple[Fleet | None, Key, QueuedResource | Slice | None] = (None, "", None)
+        """What the cursor was found on, and in which fleet: each key that the footer shows asks for it."""
         self._seen: Fleet | None = None
         self._awaited: tuple[str, str, str] | None = None
         self._narrow: bool | None = None
@@ -66,7 +70,9 @@ class FleetScreen(TableScreen):
         """Rows, the words for an empty table, and the detail of the cursor."""
         narrow, short = bool(self._narrow), not self.has_class("-vast")
         keys, ssh = self._dead_keys(), self._ssh_word
-        found = rows(fleet, now, narrow=narrow, short=short, keys=keys, ssh=ssh) if fleet is not None else []
+        found = (
+            self._rows.rows(fleet, now, narrow=narrow, short=short, keys=keys, ssh=ssh) if fleet is not None else []
+        )
         self.table.set_rows(found)
         if self._awaited is not None and self.table.move_to(self._awaited):
             self._awaited = None
@@ -179,8 +185,12 @@ class FleetScreen(TableScreen):
 
     def current(self) -> QueuedResource | Slice | None:
         """What the cursor is on."""
-        row = self.table.cursor_row
-        return find(self.console.fleet, row.key) if row is not None else None
+        row, fleet = self.table.cursor_row, self.console.fleet
+        if row is None:
+            return None
+        if self._pointed[0] is not fleet or self._pointed[1] != row.key:
+            self._pointed = (fleet, row.key, find(fleet, row.key))
+        return self._pointed[2]
 
     def current_request(self) -> QueuedResource:
         """The queued resource of the cursor.

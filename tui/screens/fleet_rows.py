@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tui.durations import format_duration
+from tui.durations import MINUTE_S
 from tui.look import state_token
 from tui.widgets.rows import Cell, Column, Key, Row, number_cell
 from tui.wording import age, in_state
@@ -38,7 +39,7 @@ WIDE_COLUMNS = (
     Column("age", "AGE", width=6, priority=2),
     Column("in", "IN STATE", width=9),
     Column("zone", "ZONE", min_width=8, max_width=18, priority=1),
-    Column("note", "NOTE", min_width=10, max_width=60, flex=1, priority=3),
+    Column("note", "NOTE", min_width=24, max_width=60, flex=1, priority=3),
 )
 
 
@@ -123,78 +124,127 @@ def note_cell(item: QueuedResource, since: StateSince | None, now: datetime, key
     return Cell(text, token=_URGENCY_TOKENS.get(said.urgency.value, "muted"))
 
 
-def rows(
-    fleet: Fleet,
+def _told(seconds: float) -> tuple[float, float]:
+    """A duration as `format_duration` tells it, and for how many seconds it tells the same.
+
+    A row that is kept sorts and filters by what it says, so that rows made at different times stand in one order.
+    """
+    step = 1.0 if seconds < 2 * MINUTE_S else MINUTE_S
+    floor = seconds // step * step
+    return floor, floor + step - seconds
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A row, what it was made of, and until when it says so."""
+
+    facts: tuple[object, ...]
+    until_s: float
+    row: Row
+
+
+class FleetRows:
+    """Rows of the fleet, made again only when they say something else: a thousand are asked for every second."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Key, _Kept] = {}
+        self._how: tuple[object, ...] = ()
+
+    def rows(self, fleet: Fleet, now: datetime, *, narrow: bool, short: bool, keys: str, ssh: SshOf) -> list[Row]:
+        """One row a queued resource, then the TPU VMs made by themselves; a stale zone's states carry a question mark.
+
+        Args:
+            fleet: What is known.
+            now: The present, UTC.
+            narrow: Only the columns that matter.
+            short: Short names of states.
+            keys: What to press for a dead request.
+            ssh: The piece of readiness that the cloud can't tell.
+        """
+        if self._how != (narrow, short, keys):
+            self._how, self._kept = (narrow, short, keys), {}
+        before, self._kept = self._kept, {}
+        stale_zones = _stale_zones(fleet)
+        now_s = now.timestamp()
+        for item in fleet.queued_resources:
+            since, answers = fleet.since.get(item.key), ssh(item)
+            stale = (item.project, item.zone) in stale_zones
+            facts: tuple[object, ...] = (item, since, answers, stale)
+            kept = before.get(item.key)
+            if kept is None or now_s >= kept.until_s or kept.facts != facts:
+                row, holds_s = _request_row(item, since, now, answers, keys, narrow=narrow, short=short, stale=stale)
+                kept = _Kept(facts, now_s + holds_s, row)
+            self._kept[item.key] = kept
+        for one in fleet.standalone:
+            answers, stale = ssh(one), (one.project, one.zone) in stale_zones
+            key, facts = key_of(one), (one, answers, stale)
+            kept = before.get(key)
+            if kept is None or now_s >= kept.until_s or kept.facts != facts:
+                row, holds_s = _standalone_row(one, now, answers, narrow=narrow, short=short, stale=stale)
+                kept = _Kept(facts, now_s + holds_s, row)
+            self._kept[key] = kept
+        return [kept.row for kept in self._kept.values()]
+
+
+def _request_row(
+    item: QueuedResource,
+    since: StateSince | None,
     now: datetime,
+    ssh: SshWord | None,
+    keys: str,
     *,
     narrow: bool,
     short: bool,
-    keys: str,
-    ssh: SshOf,
-) -> list[Row]:
-    """One row a queued resource, then the TPU VMs made by themselves; a stale zone's states carry a question mark.
-
-    Args:
-        fleet: What is known.
-        now: The present, UTC.
-        narrow: Only the columns that matter.
-        short: Short names of states.
-        keys: What to press for a dead request.
-        ssh: The piece of readiness that the cloud can't tell.
-    """
-    stale_zones = _stale_zones(fleet)
-    result = []
-    for item in fleet.queued_resources:
-        since = fleet.since.get(item.key)
-        stale = (item.project, item.zone) in stale_zones
-        since_s = (now - since.at).total_seconds() if since is not None else None
-        since_cell = number_cell(since_s, in_state(since, now))
-        type_name = item.accelerator_type or "-"
-        answers = ssh(item)
-        workers = workers_cell(item.workers_ready, item.workers_expected, answers)
-        state = _state(item.state, short=short, stale=stale)
-        if narrow:
-            shape = Cell(f"{item.slice_count} × {type_name}", sort=(type_name, item.slice_count))
-            result.append(Row(item.key, (item.name, state, shape, workers, since_cell)))
-            continue
-        age_s = (now - item.created_at).total_seconds() if item.created_at is not None else None
-        result.append(
-            Row(
-                item.key,
-                (
-                    item.name,
-                    state,
-                    number_cell(item.slice_count),
-                    type_name,
-                    item.tier.value,
-                    number_cell(item.chips or None),
-                    workers,
-                    number_cell(age_s, age(item.created_at, now)),
-                    since_cell,
-                    Cell(item.zone, token="muted"),
-                    note_cell(item, since, now, keys, answers),
-                ),
-            )
-        )
-    result.extend(
-        _standalone_row(one, now, ssh(one), narrow=narrow, short=short, stale_zones=stale_zones)
-        for one in fleet.standalone
+    stale: bool,
+) -> tuple[Row, float]:
+    """The row of a queued resource, and for how many seconds it stays true of the same facts."""
+    holds_s = float(MINUTE_S)
+    since_s: float | None = None
+    age_s: float | None = None
+    if since is not None:
+        since_s, holds_s = _told((now - since.at).total_seconds())
+    since_cell = number_cell(since_s, in_state(since, now))
+    type_name = item.accelerator_type or "-"
+    workers = workers_cell(item.workers_ready, item.workers_expected, ssh)
+    state = _state(item.state, short=short, stale=stale)
+    if narrow:
+        shape = Cell(f"{item.slice_count} × {type_name}", sort=(type_name, item.slice_count))
+        return Row(item.key, (item.name, state, shape, workers, since_cell)), holds_s
+    if item.created_at is not None:
+        age_s, age_holds_s = _told((now - item.created_at).total_seconds())
+        holds_s = min(holds_s, age_holds_s)
+    row = Row(
+        item.key,
+        (
+            item.name,
+            state,
+            number_cell(item.slice_count),
+            type_name,
+            item.tier.value,
+            number_cell(item.chips or None),
+            workers,
+            number_cell(age_s, age(item.created_at, now)),
+            since_cell,
+            Cell(item.zone, token="muted"),
+            note_cell(item, since, now, keys, ssh),
+        ),
     )
-    return result
+    return row, holds_s
 
 
 def _standalone_row(
-    item: Slice, now: datetime, ssh: SshWord | None, *, narrow: bool, short: bool, stale_zones: set[tuple[str, str]]
-) -> Row:
-    stale = (item.project, item.zone) in stale_zones
+    item: Slice, now: datetime, ssh: SshWord | None, *, narrow: bool, short: bool, stale: bool
+) -> tuple[Row, float]:
     state = _state(item.state, short=short, stale=stale)
     workers = workers_cell(len(item.workers) if ssh is not None else 0, len(item.workers), ssh)
     type_name = item.accelerator_type or "-"
     if narrow:
         shape = Cell(f"1 × {type_name}", sort=(type_name, 1))
-        return Row(key_of(item), (item.node_id, state, shape, workers, Cell("-", token="muted")))
-    age_s = (now - item.created_at).total_seconds() if item.created_at is not None else None
-    age_text = format_duration(age_s) if age_s is not None else "-"
+        return Row(key_of(item), (item.node_id, state, shape, workers, Cell("-", token="muted"))), MINUTE_S
+    age_s: float | None = None
+    holds_s = float(MINUTE_S)
+    if item.created_at is not None:
+        age_s, holds_s = _told((now - item.created_at).total_seconds())
     cells: tuple[Cell | str, ...] = (
         item.node_id,
         state,
@@ -203,12 +253,12 @@ def _standalone_row(
         Cell("-", token="muted"),
         number_cell(None),
         workers,
-        number_cell(age_s, age_text),
+        number_cell(age_s, age(item.created_at, now)),
         Cell("-", token="muted"),
         Cell(item.zone, token="muted"),
         alone_cell(item, ssh),
     )
-    return Row(key_of(item), cells)
+    return Row(key_of(item), cells), holds_s
 
 
 def alone_cell(item: Slice, ssh: SshWord | None) -> Cell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -247,23 +247,30 @@ class WorkerRows:
 
 
 def heat(
-    workers: Sequence[WorkerRef], slices: SliceIndex, cursor: str, unanswered: Mapping[Place, str] = NOBODY
-) -> list[HeatSlice]:
-    """One cell a worker, by slice, the cursor's pointed out."""
+    workers: Sequence[WorkerRef], slices: SliceIndex, unanswered: Mapping[Place, str] = NOBODY
+) -> tuple[list[HeatSlice], dict[str, tuple[int, int]]]:
+    """One cell a worker, by slice, and where in them each address is: (place of its slice, place in it)."""
     found: dict[tuple[str, int], list[str]] = {}
-    pointed: dict[tuple[str, int], int] = {}
+    numbers: dict[tuple[str, int], int] = {}
+    places: dict[str, tuple[int, int]] = {}
     for worker in workers:
         key = (worker.queued_resource, worker.slice_index)
         one = slices.get((worker.project, worker.zone, worker.node_id))
         tokens = found.setdefault(key, [])
-        if worker.address == cursor:
-            pointed[key] = len(tokens)
+        places[worker.address] = (numbers.setdefault(key, len(numbers)), len(tokens))
         said = unanswered.get(place_of(worker)) if unanswered else None
         if one is None or said is None:
             tokens.append(slice_token(one) if one is not None else "heat-empty")
         else:
             tokens.append(SILENT if said.startswith("no ssh") else ASKED)
-    return [
-        HeatSlice(f"{name}/{index}", tuple(tokens), pointed.get((name, index)))
-        for (name, index), tokens in found.items()
-    ]
+    cells = [HeatSlice(f"{name}/{index}", tuple(tokens)) for (name, index), tokens in found.items()]
+    return cells, places
+
+
+def pointed_out(cells: Sequence[HeatSlice], at: tuple[int, int] | None) -> list[HeatSlice]:
+    """The same with one worker pointed out."""
+    shown = list(cells)
+    if at is not None:
+        place, cursor = at
+        shown[place] = replace(shown[place], cursor=cursor)
+    return shown

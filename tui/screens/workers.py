@@ -19,8 +19,8 @@ from tui.actions import BY_ID, WORKERS, bindings
 from tui.screens.base import TableScreen
 from tui.screens.logs import LogTiles, poll_s, tiles_that_fit
 from tui.screens.run_rows import fold_targets
-from tui.screens.worker_rows import COLUMNS, Newest, SliceIndex, WorkerRows, everything, heat, slices_of
-from tui.widgets.heat_strip import HeatStrip
+from tui.screens.worker_rows import COLUMNS, Newest, SliceIndex, WorkerRows, everything, heat, pointed_out, slices_of
+from tui.widgets.heat_strip import HeatSlice, HeatStrip
 from tui.widgets.live_table import LiveTable
 from tui.wording import utc_now
 
@@ -56,6 +56,9 @@ class WorkersScreen(TableScreen):
         self._fleet: Fleet | None = None
         self._slices: SliceIndex = {}
         self._stamp: object = None
+        self._cells: list[HeatSlice] = []
+        self._places: dict[str, tuple[int, int]] = {}
+        """Of each address, in `_cells`."""
         self._pointed: str | None = None
         self._ssh_version = -1
         single = len(targets) > 1 and all(target.count("/") == 2 for target in targets)
@@ -87,9 +90,9 @@ class WorkersScreen(TableScreen):
             self._fleet = fleet
             self._choose(fleet)
             self._slices = slices_of(fleet)
-            self._pointed = None
-        if ssh[0] != self._ssh_version:
+        if not same or ssh[0] != self._ssh_version:
             self._ssh_version, self._pointed = ssh[0], None
+            self._cells, self._places = heat(self._listed, self._slices, ssh[1])
         self._stamp = stamp
         self._latest = self._newest.of(runs)
         found = self._rows.rows(self._listed, self._slices, self._latest, utc_now(), self.table.shown_keys(), ssh)
@@ -129,9 +132,7 @@ class WorkersScreen(TableScreen):
         cursor = str(row.key) if row is not None else ""
         if cursor != self._pointed:
             self._pointed = cursor
-            self.query_one(HeatStrip).set_slices(
-                heat(self._listed, self._slices, cursor, self.console.ssh_unanswered()[1])
-            )
+            self.query_one(HeatStrip).set_slices(pointed_out(self._cells, self._places.get(cursor)))
         self._show_panes(cursor)
 
     def _show_panes(self, cursor: str) -> None:
