@@ -257,6 +257,9 @@ WAIT_S = 20.0
 
 
 def _all_were_called(app: SliceTower) -> bool:
+    """Every zone has told what it has, and every worker of it was asked."""
+    if {poll.zone for poll in app.fleet.polls if poll.last_good_at is not None} != set(CONTEXT.zones):
+        return False
     words = [app.ssh_word(item) for item in app.fleet.queued_resources]
     return all(word is None or word.standing is not Standing.ASKING for word in words)
 
