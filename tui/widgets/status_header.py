@@ -98,18 +98,21 @@ def _ssh(facts: HeaderFacts) -> Part:
 
 def _chips(facts: HeaderFacts, dot: str) -> Part:
     """What runs, what waits, what is held by the dead: the last only when there is any."""
-    counts = [("active", facts.active_chips, "state-active"), ("waiting", facts.waiting_chips, "state-waiting")]
+    counts = [
+        ("active", "up", facts.active_chips, "state-active"),
+        ("waiting", "wait", facts.waiting_chips, "state-waiting"),
+    ]
     if facts.dead_chips:
-        counts.append(("dead", facts.dead_chips, "state-failed"))
+        counts.append(("dead", "dead", facts.dead_chips, "state-failed"))
     texts: list[tuple[str, str]] = []
     short: list[tuple[str, str]] = []
-    for word, count, token in counts:
+    for word, short_word, count, token in counts:
         if texts:
             texts.append((dot, "muted"))
-            short.append((dot, "muted"))
+            short.append((" ", "muted"))
         texts.append((f"{word} {count:,}", token if count else "muted"))
-        short.append((f"{count:,}", token if count else "muted"))
-    return Part((*texts, (" chips ", "")), 80, short=(*short, (" chips ", "")), shrinks_at=30, right=True)
+        short.append((f"{count:,} {short_word}", token if count else "muted"))
+    return Part((*texts, (" chips ", "")), 80, short=(*short, (" ", "")), shrinks_at=30, right=True)
 
 
 class StatusHeader(Widget):

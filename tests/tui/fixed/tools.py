@@ -97,7 +97,10 @@ async def upload(
 async def forward(_pool: object, _worker: WorkerRef, ports: Ports) -> AsyncIterator[object]:
     import asyncio
 
-    yield SimpleNamespace(address=f"127.0.0.1:{ports.local or 40001}", lost=asyncio.Event().wait)
+    async def answers() -> bool:
+        return True
+
+    yield SimpleNamespace(address=f"127.0.0.1:{ports.local or 40001}", lost=asyncio.Event().wait, answers=answers)
 
 
 async def preflight(request: Any, **_more: object) -> PreflightReport:

@@ -48,8 +48,8 @@ ILL = HeaderFacts(
         ),
         (WELL, 100, " demo  simulated  demo-project", "RW  API 1s  ssh 8/8  active 32 · waiting 192 · dead 16 chips"),
         (WELL, 80, " demo  simulated", "RW  API 1s  ssh 8/8  active 32 · waiting 192 · dead 16 chips"),
-        (WELL, 60, " demo  simulated", "RW  API 1s  ssh 8/8  32 · 192 · 16 chips"),
-        (WELL, 40, " demo", "RW  32 · 192 · 16 chips"),
+        (WELL, 60, " demo  simulated", "RW  API 1s  32 up 192 wait 16 dead"),
+        (WELL, 40, " demo", "RW  32 up 192 wait 16 dead"),
         (WELL, 20, "", "RW"),
         (
             replace(WELL, ssh_open=3),
@@ -57,15 +57,15 @@ ILL = HeaderFacts(
             " slicetower · demo  simulated  demo-project  us-west4-a us-east5-a",
             "RW  API 1s  ssh 8/8 3 open  active 32 · waiting 192 · dead 16 chips",
         ),
-        (replace(WELL, ssh_open=3), 60, " demo  simulated", "RW  API 1s  ssh 8/8  32 · 192 · 16 chips"),
+        (replace(WELL, ssh_open=3), 60, " demo  simulated", "RW  API 1s  32 up 192 wait 16 dead"),
         (
             ILL,
             160,
             " slicetower · prod  p  us-west4-a us-east5-a",
             "RO  API 95s us-east5-a: no answer  ssh 7/8  2 deletes pending  active 32 · waiting 0 chips",
         ),
-        (ILL, 80, " prod", "RO  API 95s us-east5-a: no answer  2 deletes pending  32 · 0 chips"),
-        (ILL, 60, " prod", "RO  API 95s !  2 deletes pending  32 · 0 chips"),
+        (ILL, 80, " prod", "RO  API 95s us-east5-a: no answer  2 deletes pending  32 up 0 wait"),
+        (ILL, 60, " prod", "RO  API 95s !  2 deletes pending  32 up 0 wait"),
     ],
 )
 def test_the_header_keeps_what_matters(facts: HeaderFacts, width: int, left: str, right: str) -> None:
