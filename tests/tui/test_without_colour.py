@@ -21,7 +21,11 @@ from tui.settings import Settings
 from tui.widgets.live_table import LiveTable
 
 SIZE = (120, 40)
-SHOWN = [scene for scene in SCENES if scene.name in {"fleet", "workers", "logs-merged", "run", "bench", "help"}]
+SHOWN = [
+    scene
+    for scene in SCENES
+    if scene.name in {"fleet", "workers", "logs-merged", "run", "bench", "help", "costs", "waits-now", "doctor"}
+]
 BRAILLE = {chr(0x2800 + dots) for dots in range(256)}
 """Of plots, which are drawn otherwise with the ASCII set: test_throughput_plot.py, and the screen `bench` here."""
 
