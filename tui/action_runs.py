@@ -298,5 +298,12 @@ RUN_ACTIONS: tuple[Action, ...] = (
         on(CREATE),
         hint=2,
     ),
-    Action("paste-command", ("f4",), "paste gcloud", "Fill the form from a gcloud command.", on(CREATE), hint=3),
+    Action(
+        "paste-command",
+        ("f4",),
+        "paste",
+        "Fill the form from a gcloud command, JSON or TOML, or from a file that holds one.",
+        on(CREATE),
+        hint=3,
+    ),
 )

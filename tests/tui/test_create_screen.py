@@ -173,3 +173,35 @@ async def test_the_suggested_runtime_follows_the_type_until_it_is_edited(
         await driven.write("v5litepod-8")
         await driven.pilot.pause(0.6)
         assert screen.texts()["runtime_version"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("request.toml", 'id = "pasted"\naccelerator-type = "v5litepod-16"\nnode-count = 2\n'),
+        (
+            "request.json",
+            '{"tpu": {"nodeSpec": [{"multisliceParams": {"nodeCount": 2, "nodeIdPrefix": "pasted"},'
+            ' "node": {"acceleratorType": "v5litepod-16"}}]}}',
+        ),
+        ("request.sh", COMMAND),
+    ],
+)
+async def test_a_request_is_read_from_a_file_or_pasted_whole(
+    name: str, text: str, context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from textual.widgets import TextArea
+
+    (tmp_path / name).write_text(text)
+    async with console(context, tmp_path, monkeypatch) as driven:
+        screen = await opened(driven)
+        for given in (f"{tmp_path}/none.toml", "]", str(tmp_path / name)):
+            await driven.press("f4")
+            await driven.until(lambda: driven.app.screen.query("#paste"))
+            driven.app.screen.query_one("#paste", TextArea).text = given
+            await driven.press("ctrl+r")
+            await driven.until(lambda: driven.app.screen is screen)
+        await driven.until(lambda: screen.texts()["node_count"] == "2")
+        assert screen.texts()["accelerator_type"] == "v5litepod-16"
+        assert "none.toml cannot be read" in driven.toasts()
+        assert "what was pasted is neither JSON, nor TOML, nor a gcloud command" in driven.toasts()

@@ -13,7 +13,7 @@ from textual.widget import AwaitMount, Widget
 from textual.widgets import Input, Static
 
 from backend.cloud.errors import CloudError
-from backend.cloud.gcloud_parser import from_gcloud
+from backend.cloud.request_files import pasted
 from backend.cloud.requests import CreateRequest, Problem
 from backend.cloud.validation import problems
 from backend.model import EventKind
@@ -293,15 +293,15 @@ class CreateScreen(SavingForm):
             self.console.tell(error, doing="paste")
 
     def fill_from(self, command: str) -> None:
-        """Fills the form from a gcloud command.
+        """Fills the form from a gcloud command, JSON of the API or TOML, or from a file that holds one of them.
 
         Raises:
-            OperatorError: The command cannot be read; it names the flag.
+            OperatorError: It cannot be read; it names the flag or the place.
         """
         context = self.console.context
-        texts, note = write_job(from_gcloud(command, project=context.project, zone=self.line("zone").value))
+        texts, note = write_job(pasted(command, project=context.project, zone=self.line("zone").value))
         self.fill(texts)
-        self.console.say(f"The form was filled from the command. {note}".strip())
+        self.console.say(f"The form was filled from it. {note}".strip())
 
     def fill(self, texts: Mapping[str, str]) -> None:
         """Replaces what the form says."""

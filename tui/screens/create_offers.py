@@ -18,16 +18,23 @@ if TYPE_CHECKING:
     from tui.console import Console
 
 
+PASTED = (
+    "gcloud [alpha] compute tpus queued-resources create ...",
+    "the API's JSON, or TOML of the options; or ./request.json, ~/train.toml",
+)
+"""What may be pasted."""
+
+
 class PasteDialog(Dialog[str]):
-    """A place to paste a gcloud command into."""
+    """A place to paste a request into."""
 
     BINDINGS: ClassVar = bindings(DIALOG)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static("Paste a gcloud command", classes="dialog-title", markup=False)
+            yield Static("Paste a request, or the path of a file with one", classes="dialog-title", markup=False)
             yield TextArea(id="paste", soft_wrap=True, compact=True)
-            yield Static("gcloud [alpha] compute tpus queued-resources create ...", classes="muted", markup=False)
+            yield Static("\n".join(PASTED), classes="muted", markup=False)
             yield Static("ctrl+r fills the form · esc leaves it", classes="muted", markup=False)
 
     def on_mount(self) -> None:

@@ -28,7 +28,7 @@ CREATE: Mapping[str, Answer] = {
     **{field.flag: Field("create", field.name) for field in FIELDS if field.flag},
     "NAME": Field("create", "name"),
     "--zone": Field("create", "zone"),
-    "--from-file": Key("paste-command", "a gcloud command; what is in a file is saved and opened by name (f8, f7)"),
+    "--from-file": Key("paste-command", "the path of a file"),
     "--from-gcloud": Key("paste-command"),
     "--from-recreate": Key("open", "on the row of what was refused"),
     "--ssh-key": Field("create", "metadata"),
