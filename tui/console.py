@@ -7,7 +7,7 @@ needs no other screen to lead to it, and none of them the application.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
@@ -132,6 +132,9 @@ class Console(App[int]):
         raise NotImplementedError
 
     def live_runs(self) -> list[Run]:
+        raise NotImplementedError
+
+    def newest_run(self, names: Collection[str] = ()) -> Run | None:
         raise NotImplementedError
 
     def find_run(self, run_id: str) -> Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.screen import Screen
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from backend.runs.model import RunRequest
     from backend.targets import WorkerRef
     from tui.run_logs import RunLogs
+
+LOOKED_BACK = 30
+"""Runs of the journal among which the newest of a request is looked for."""
 
 
 class Navigation(Toolbox):
@@ -53,10 +56,9 @@ class Navigation(Toolbox):
     def do_go_logs(self) -> None:
         from tui.screens.logs import LogsScreen, RunLogs
 
-        runs = self.live_runs()
-        if not runs:
+        newest = self.newest_run()
+        if newest is None:
             raise OperatorError("Nothing was run yet.", "x runs a command on workers.")
-        newest = max(runs, key=lambda run: run.started_at)
         self.go(LogsScreen(RunLogs(newest), merged=True))
 
     def do_go_runs(self) -> None:
@@ -286,6 +288,21 @@ class Navigation(Toolbox):
         """Runs that this console launched or found again."""
         tower = self.tower
         return list(tower.runs.active.values()) if tower is not None else []
+
+    def newest_run(self, names: Collection[str] = ()) -> Run | None:
+        """The newest run on any of these requests, or on anything: of this console, else one that the journal knows."""
+        live = self.live_runs()
+        if names:
+            live = [run for run in live if any(result.worker.queued_resource in names for result in run.results)]
+        if live:
+            return max(live, key=lambda run: run.started_at)
+        runs = self.require_tower().runs
+        for head in runs.heads()[:LOOKED_BACK]:
+            record = runs.store.get(head.id)
+            ours = record.context == self.context.name
+            if ours and (not names or any(worker.queued_resource in names for worker in record.workers)):
+                return self.find_run(record.id)
+        return None
 
     def find_run(self, run_id: str) -> Run:
         """A run of this console, or one of the journal's: followed if it was not seen to end, else to be read.

@@ -170,6 +170,25 @@ async def test_a_full_disk_here_is_told_of_a_run_that_ended_well_and_of_its_logs
         await driven.shows("! there are gaps · train-a/0/1: Output is not kept")
 
 
+async def test_logs_of_a_request_are_those_of_its_newest_run_though_another_console_ran_it(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch) as before:
+        screen = await started(before, "run train-a/0/0 -- echo said by the first")
+        await ended(before, screen)
+    async with console(context, tmp_path, monkeypatch) as driven:
+        await driven.shows("train-a", "8/8", "old-d")
+        driven.app.show_request("train-a")
+        await driven.press("l")
+        await driven.shows("said by the first", screen.run_.id)
+        await driven.press("3")
+        await driven.shows("said by the first", "queued resources › logs")
+        driven.app.go()
+        driven.app.show_request("old-d")
+        await driven.press("l")
+        await driven.until(lambda: "Nothing was run on old-d yet" in driven.toasts())
+
+
 async def test_x_in_a_run_means_all_its_workers_until_one_of_them_is_pointed_at(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,14 +238,9 @@ class FleetScreen(TableScreen):
         from tui.screens.logs import LogsScreen, RunLogs
 
         names = {item.name for item in items}
-        runs = [
-            run
-            for run in self.console.live_runs()
-            if any(result.worker.queued_resource in names for result in run.results)
-        ]
-        if not runs:
+        newest = self.console.newest_run(names)
+        if newest is None:
             raise OperatorError(f"Nothing was run on {', '.join(sorted(names))} yet.", "x runs a command.")
-        newest = max(runs, key=lambda run: run.started_at)
         self.console.push_screen(LogsScreen(RunLogs(newest), merged=True))
 
     def do_run_command(self) -> None:
