@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from textual.widgets import Static
 
-import tui.screens.logs as logs_screen
+import tui.run_logs as run_logs
 from backend.context import Context
 from backend.logs.store import LogStore
 from backend.logs.worker_log import WorkerLog
@@ -60,7 +60,7 @@ def run_of_another_day(folder: Path) -> Any:
 async def test_reading_gives_way_after_every_slice_and_tells_how_far_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs_screen, "READ_SLICE_S", 0.0)
+    monkeypatch.setattr(run_logs, "READ_SLICE_S", 0.0)
     run = run_of_another_day(tmp_path)
     told: list[tuple[int, int]] = []
     turns = 0
@@ -83,7 +83,7 @@ async def test_reading_gives_way_after_every_slice_and_tells_how_far_it_is(
 async def test_the_merged_view_says_what_is_being_read_and_then_shows_it(
     simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs_screen, "READ_SLICE_S", 0.0)
+    monkeypatch.setattr(run_logs, "READ_SLICE_S", 0.0)
     context: Context = simulators().context
     heads: list[str] = []
     update = Static.update
