@@ -102,3 +102,14 @@ def test_one_worker_is_pointed_out_without_looking_at_the_others_again() -> None
     assert shown[0] is cells[0]
     assert [each.cursor for each in cells] == [None, None]
     assert pointed_out(cells, None) == cells
+
+
+def test_two_of_one_name_are_told_apart_by_their_zones_as_long_as_there_are_two() -> None:
+    one, other = request("race1", hours=1), replace(request("race1", hours=1), zone="y")
+    rows = FleetRows()
+    assert [cell(row, "name").text for row in drawn(rows, fleet(one, other, request("a")))] == [
+        "race1 · z",
+        "race1 · y",
+        "a",
+    ]
+    assert [cell(row, "name").text for row in drawn(rows, fleet(one, request("a")))] == ["race1", "a"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -166,13 +167,17 @@ class FleetRows:
         before, self._kept = self._kept, {}
         stale_zones = _stale_zones(fleet)
         now_s = now.timestamp()
+        named = Counter(item.name for item in fleet.queued_resources)
         for item in fleet.queued_resources:
             since, answers = fleet.since.get(item.key), ssh(item)
             stale = (item.project, item.zone) in stale_zones
-            facts: tuple[object, ...] = (item, since, answers, stale)
+            name = item.name if named[item.name] == 1 else f"{item.name} · {item.zone}"
+            facts: tuple[object, ...] = (item, since, answers, stale, name)
             kept = before.get(item.key)
             if kept is None or now_s >= kept.until_s or kept.facts != facts:
-                row, holds_s = _request_row(item, since, now, answers, keys, narrow=narrow, short=short, stale=stale)
+                row, holds_s = _request_row(
+                    item, name, since, now, answers, keys, narrow=narrow, short=short, stale=stale
+                )
                 kept = _Kept(facts, now_s + holds_s, row)
             self._kept[item.key] = kept
         for one in fleet.standalone:
@@ -188,6 +193,7 @@ class FleetRows:
 
 def _request_row(
     item: QueuedResource,
+    name: str,
     since: StateSince | None,
     now: datetime,
     ssh: SshWord | None,
@@ -197,7 +203,11 @@ def _request_row(
     short: bool,
     stale: bool,
 ) -> tuple[Row, float]:
-    """The row of a queued resource, and for how many seconds it stays true of the same facts."""
+    """The row of a queued resource, and for how many seconds it stays true of the same facts.
+
+    Args:
+        name: With its zone, where another zone has one of the same name, as a race does.
+    """
     holds_s = float(MINUTE_S)
     since_s: float | None = None
     age_s: float | None = None
@@ -209,14 +219,14 @@ def _request_row(
     state = _state(item.state, short=short, stale=stale)
     if narrow:
         shape = Cell(f"{item.slice_count} × {type_name}", sort=(type_name, item.slice_count))
-        return Row(item.key, (item.name, state, shape, workers, since_cell)), holds_s
+        return Row(item.key, (name, state, shape, workers, since_cell)), holds_s
     if item.created_at is not None:
         age_s, age_holds_s = _told((now - item.created_at).total_seconds())
         holds_s = min(holds_s, age_holds_s)
     row = Row(
         item.key,
         (
-            item.name,
+            name,
             state,
             number_cell(item.slice_count),
             type_name,
