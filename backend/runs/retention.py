@@ -12,7 +12,7 @@ from backend.context import Paths
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.audit import RunAudit
 from backend.runs.live import RunLock
-from backend.runs.model import RunRecord, RunState
+from backend.runs.model import RunHead, RunRecord, RunState
 from backend.runs.store import RunStore
 
 
@@ -20,7 +20,7 @@ from backend.runs.store import RunStore
 class OldRun:
     """A run that may go."""
 
-    record: RunRecord
+    record: RunRecord | RunHead
     bytes: int
     """On this machine's disk."""
 
@@ -39,7 +39,7 @@ class PrunePlan:
 
 
 def plan_prune(
-    records: Sequence[RunRecord],
+    records: Sequence[RunRecord | RunHead],
     paths: Paths,
     *,
     older_than_s: float | None = None,
@@ -72,23 +72,24 @@ def plan_prune(
 
 
 def choose(
-    records: Iterable[RunRecord],
+    records: Iterable[RunRecord | RunHead],
     *,
     older_than_s: float | None = None,
     keep: int | None = None,
     unknown: bool = False,
     now: datetime | None = None,
-) -> tuple[list[RunRecord], list[RunRecord]]:
+) -> tuple[list[RunRecord | RunHead], list[RunRecord | RunHead]]:
     """Those that may go, and those that are old enough and stay, as `plan_prune` chooses them; no file is looked at."""
     now = now or datetime.now(UTC)
-    old, may_run = [], []
+    old: list[RunRecord | RunHead] = []
+    may_run: list[RunRecord | RunHead] = []
     newest_first = sorted(records, key=lambda record: record.started_at, reverse=True)
     for record in newest_first[keep or 0 :]:
         if older_than_s is not None and (record.ended_at or record.started_at) > now - timedelta(
             seconds=older_than_s
         ):
             continue
-        uncertain = any(result.outcome in (Outcome.UNKNOWN, Outcome.PENDING) for result in record.results)
+        uncertain = any(record.summary.get(outcome) for outcome in (Outcome.UNKNOWN, Outcome.PENDING))
         if record.state is not RunState.ENDED or (uncertain and not unknown):
             may_run.append(record)
         else:

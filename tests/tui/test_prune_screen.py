@@ -220,3 +220,16 @@ def test_a_run_that_was_taken_up_again_meanwhile_is_not_pruned(tmp_path: Path) -
     with pytest.raises(OperatorError):
         retention.plan_prune(store.history(), paths)
     journal.close()
+
+
+async def test_before_the_context_is_open_nothing_can_be_cleaned_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fixed_console(tmp_path, monkeypatch, size=MEDIUM) as driven:
+        driven.listen(monkeypatch)
+        await driven.press("4")
+        tower, driven.app.tower = driven.app.tower, None
+        await driven.press("X")
+        assert "still being opened" in driven.toasts()
+        assert isinstance(driven.app.screen, RunsScreen)
+        driven.app.tower = tower

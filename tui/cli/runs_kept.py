@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -120,7 +121,7 @@ def _tell_plan(planned: PrunePlan, form: str, *, removed: bool) -> None:
             each.record.id,
             timestamp(each.record.started_at),
             each.bytes,
-            each.record.request.title or each.record.remote_text,
+            each.record.request.title or shlex.join(each.record.request.argv),
         ]
         for each in planned.old
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +14,7 @@ from textual import on
 from backend.cloud.gcloud_flags import parse_duration
 from backend.model import EventKind
 from backend.outcomes import OperatorError
-from backend.runs.model import RunRecord
+from backend.runs.model import RunHead, RunRecord
 from backend.runs.retention import OldRun, PrunePlan, choose, forget, is_old_still, plan_prune, remove_logs
 from backend.sanitize import plain
 from tui.actions import BY_ID, PRUNE, PRUNE_FORM, Action, bindings
@@ -83,6 +84,11 @@ def read_form(texts: Mapping[str, str]) -> tuple[PruneRequest, dict[str, str]]:
     return PruneRequest(older_than_s, keep, texts.get("unknown") == YES), wrong
 
 
+def words_of(record: RunHead | RunRecord) -> str:
+    """What was run."""
+    return plain(record.request.title or shlex.join(record.request.argv))
+
+
 class PruneFormScreen(PlanForm):
     """Counts what would go while it is typed; removes nothing."""
 
@@ -93,7 +99,7 @@ class PruneFormScreen(PlanForm):
 
     def __init__(self) -> None:
         super().__init__()
-        self._records: list[RunRecord] | None = None
+        self._records: list[RunHead] | None = None
         self._request: PruneRequest | None = None
 
     def fields(self) -> Iterable[FormLine]:
@@ -104,13 +110,22 @@ class PruneFormScreen(PlanForm):
         yield FormLine("keep", "keep newest", value=kept.get("keep", ""), hint="none by number; or 100")
         yield FormLine("unknown", "unknown ones", value=kept.get("unknown", NO), choices=(NO, YES))
 
+    def on_mount(self) -> None:
+        self.background(self._read(), group="work", title="read which runs are kept")
+
+    async def _read(self) -> None:
+        # The form is there before thousands of runs are read.
+        await asyncio.sleep(0)
+        self._records = self.console.require_tower().runs.heads(limit=EVERY_RUN)
+        self.check()
+
     def judge(self, texts: Mapping[str, str]) -> Judged:
         request, wrong = read_form(texts)
         self._request = None if wrong else request
         if wrong:
             return Judged([next(iter(wrong.values()))], wrong)
         if self._records is None:
-            self._records = self.console.require_tower().runs.history(limit=EVERY_RUN)
+            return Judged(["Reading which runs are kept …"])
         old, may_run = choose(
             self._records,
             older_than_s=request.older_than_s,
@@ -149,7 +164,7 @@ class PruneScreen(WorkScreen):
         self.crumb = "clean up"
         self._request = request
         self._plan = PrunePlan((), ())
-        self._records: dict[str, RunRecord] = {}
+        self._records: dict[str, RunHead] = {}
         self._fates: dict[str, Cell] = {}
         self._removing = False
 
@@ -167,7 +182,7 @@ class PruneScreen(WorkScreen):
 
     async def _look(self) -> None:
         tower, request, now = self.console.require_tower(), self._request, utc_now()
-        records = tower.runs.history(limit=EVERY_RUN)
+        records = tower.runs.heads(limit=EVERY_RUN)
         self._records = {record.id: record for record in records}
 
         def plan() -> PrunePlan:
@@ -202,7 +217,7 @@ class PruneScreen(WorkScreen):
         rows += [self._row(self._records[run_id], now, None, STAYS) for run_id in self._plan.may_run]
         self.table.set_rows(rows)
 
-    def _row(self, record: RunRecord, now: datetime, size_bytes: int | None, fate: Cell) -> Row:
+    def _row(self, record: RunHead | RunRecord, now: datetime, size_bytes: int | None, fate: Cell) -> Row:
         ended = record.ended_at
         since = (now - (ended or record.started_at)).total_seconds()
         cells = (
@@ -211,7 +226,7 @@ class PruneScreen(WorkScreen):
             number_cell(since, format_duration(since)),
             number_cell(size_bytes, size(size_bytes) if size_bytes is not None else None),
             self._fates.get(record.id, fate),
-            plain(record.request.title or record.remote_text),
+            words_of(record),
         )
         return Row(record.id, cells)
 
@@ -238,10 +253,7 @@ class PruneScreen(WorkScreen):
                 "Nothing here may go.", "Marks on runs that stay choose nothing." if self.table.marks else ""
             )
         number = len(chosen)
-        lines = [
-            plain(f"{each.record.id}  {size(each.bytes):>8}  {each.record.request.title or each.record.remote_text}")
-            for each in chosen[:ASK_LINES]
-        ]
+        lines = [f"{each.record.id}  {size(each.bytes):>8}  {words_of(each.record)}" for each in chosen[:ASK_LINES]]
         if number > ASK_LINES:
             lines.append(f"and {number - ASK_LINES:,} more")
         lines.append("Their logs and records are gone then; nothing on workers is touched.")
@@ -321,7 +333,7 @@ class PruneScreen(WorkScreen):
     def _highlighted(self) -> None:
         row = self.table.cursor_row
         record = self._records.get(str(row.key)) if row is not None else None
-        self.detail(f"{record.id}: {plain(record.remote_text, limit=300)}" if record is not None else "")
+        self.detail(f"{record.id}: {plain(shlex.join(record.request.argv), limit=300)}" if record is not None else "")
 
     def do_open(self) -> None:
         row = self.table.cursor_row

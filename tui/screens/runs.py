@@ -207,6 +207,7 @@ class RunsScreen(Exporting, TableScreen):
     def do_prune(self) -> None:
         from tui.screens.prune import PruneFormScreen
 
+        self.console.require_tower()
         self.console.push_screen(PruneFormScreen())
 
     async def do_stop(self) -> None:
