@@ -12,13 +12,13 @@ import heapq
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from time import monotonic
 
 from backend.context import Context
 from backend.model import Fleet, QueuedResource, Slice, SshWord, Standing
 from backend.ssh.greetings import Closed
+from backend.ssh.paces import DIRECT, PACES, Rate
 from backend.ssh.roll import (
     Called,
     Key,
@@ -45,42 +45,6 @@ AGAIN_MOST_S = 120.0
 KNOWN_AGAIN_S = 300.0
 """Before a worker that answered is asked again."""
 JITTER = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How a route is asked."""
-
-    at_once: int
-    fresh_per_s: float
-    """Workers that nobody asked yet."""
-    silent_per_s: float
-    known_per_s: float
-    """Workers that have answered: this goes on for ever."""
-    most: int = 0
-    """Workers of a request that are asked by themselves; 0: all."""
-
-
-DIRECT = Pace(32, 100.0, 20.0, 4.0)
-PACES = {
-    "jump": Pace(16, 40.0, 10.0, 2.0),
-    "config": Pace(4, 10.0, 2.0, 0.2, most=256),
-    "iap": Pace(2, 0.5, 0.1, 1 / 120, most=16),
-}
-"""Where it is not `DIRECT`: channels of one connection; `ssh -G` and perhaps a program for each; a gcloud for each."""
-
-
-class _Rate:
-    """So many a second; what is not used is not saved beyond a moment."""
-
-    def __init__(self, per_s: float, gather_s: float) -> None:
-        self._gap_s = 1.0 / per_s
-        self.gather_s = gather_s
-        """Nothing begins for one alone that came so little earlier than others: fewer turns of the loop."""
-        self.free_at = float("-inf")
-
-    def take(self, now: float) -> None:
-        self.free_at = max(self.free_at, now - self.gather_s) + self._gap_s
 
 
 class RollCall:
@@ -113,9 +77,9 @@ class RollCall:
         self._silent: list[tuple[float, int, Voice]] = []
         self._known: list[tuple[float, int, Voice]] = []
         self._numbers = count()
-        self._fresh_rate = _Rate(self.pace.fresh_per_s, GATHER_S)
-        self._silent_rate = _Rate(self.pace.silent_per_s, GATHER_S)
-        self._known_rate = _Rate(self.pace.known_per_s, LOOK_S)
+        self._fresh_rate = Rate(self.pace.fresh_per_s, GATHER_S)
+        self._silent_rate = Rate(self.pace.silent_per_s, GATHER_S)
+        self._known_rate = Rate(self.pace.known_per_s, LOOK_S)
         self._closed = ""
         self._closed_tries = 0
         self._opens_at = float("-inf")
@@ -208,13 +172,13 @@ class RollCall:
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._look(fleet())
-                await turns.acquire()
-                voice, wait_s = self._next(monotonic())
+                # The fleet is looked at also while nobody more can be asked.
+                voice, wait_s = (None, LOOK_S) if turns.locked() else self._next(monotonic())
                 if voice is not None:
                     voice.asking = True
+                    await turns.acquire()
                     group.create_task(self._ask(voice, turns))
                     continue
-                turns.release()
                 self._stirred.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(max(wait_s, GATHER_S), LOOK_S)):
@@ -273,6 +237,8 @@ class RollCall:
             if found is not None and found[1] is voice:
                 self._note(found[0], voice, why)
         finally:
+            if turns.locked():
+                self._stirred.set()
             turns.release()
 
     def _close(self, why: str, voice: Voice) -> None:

@@ -36,7 +36,7 @@ async def through_hop(dialler: Dialler, worker: WorkerRef, route: Route, greetin
         return greeting.lacks(ended=False)
     except asyncssh.ChannelOpenError as error:
         if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
-            raise Closed(f"the jump host {route.hop.text} allows no forwarding") from error
+            return f"the jump host {route.hop.text} allows no forwarding there"
         return plain(error.reason).lower() or "not reachable"
     except asyncssh.Error as error:
         raise Closed(f"the jump host {route.hop.text}: {plain(str(error))}") from error

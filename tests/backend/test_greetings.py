@@ -192,8 +192,7 @@ async def test_a_worker_that_refuses_behind_a_jump_host_is_told_from_a_jump_host
             await Listener(context, pool_of(pool)).listen(at_loopback())
     async with sshd(tmp_path / "strict", "AllowTcpForwarding no") as jump, through_a_jump_host(jump, home) as pool:
         context = jump.context(route="jump", jump=f"127.0.0.1:{jump.port}")
-        with pytest.raises(Closed, match="allows no forwarding"):
-            await Listener(context, pool_of(pool)).listen(at_loopback())
+        assert "allows no forwarding there" in await Listener(context, pool_of(pool)).listen(at_loopback())
 
 
 @pytest.mark.sshd

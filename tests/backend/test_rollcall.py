@@ -14,7 +14,8 @@ from backend.context import Context, SSHSettings
 from backend.model import Fleet, QueuedResource, Slice, Standing, Worker
 from backend.ssh import rollcall
 from backend.ssh.greetings import Closed
-from backend.ssh.rollcall import DIRECT, PACES, Pace, RollCall
+from backend.ssh.paces import DIRECT, PACES, Pace, Rate
+from backend.ssh.rollcall import RollCall
 from backend.targets import WorkerRef, workers_of
 
 WAIT_S = 20.0
@@ -189,7 +190,7 @@ def test_no_more_are_asked_a_second_than_the_pace_allows() -> None:
     for pace in (DIRECT, *PACES.values()):
         for kind in ("fresh_per_s", "silent_per_s", "known_per_s"):
             per_s = getattr(pace, kind)
-            rate, now, taken = rollcall._Rate(per_s, rollcall.GATHER_S), 0.0, 0
+            rate, now, taken = Rate(per_s, rollcall.GATHER_S), 0.0, 0
             while now < 30.0:
                 while now >= rate.free_at:
                     rate.take(now)
@@ -260,6 +261,24 @@ async def test_another_boot_or_another_node_is_asked_anew() -> None:
     assert world.asked["train-a/1/0"] == 3
 
 
+async def test_another_boot_is_seen_also_while_nobody_more_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollcall, "DIRECT", replace(QUICK, at_once=2))
+    world = World(request())
+    async with world.calling():
+        await world.until(lambda: world.standing() is Standing.ANSWERS)
+        world.hold = asyncio.Event()
+        world.roll.again()
+        await world.until(lambda: world.now == 2)
+        world.change(request("train-a", piece(0), piece(1, state="RESTARTING")))
+        await world.until(lambda: world.roll.counts() == (4, 4))
+        world.change(request("train-a", piece(0), piece(1)))
+        for _ in range(20):
+            await asyncio.sleep(0.002)
+        assert world.word() == "asking ssh 4/8"
+        world.hold.set()
+        await world.until(lambda: world.standing() is Standing.ANSWERS)
+
+
 async def test_an_answer_of_a_node_that_is_gone_is_not_taken_for_the_new_ones() -> None:
     world = World(request("train-a", piece(0)))
     world.hold = hold = asyncio.Event()
@@ -324,7 +343,7 @@ async def test_a_worker_with_an_open_connection_is_not_asked_again(monkeypatch: 
 
 async def test_a_jump_host_that_is_down_is_said_once_and_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollcall, "AGAIN_S", 1000.0)
-    monkeypatch.setitem(rollcall.PACES, "jump", replace(QUICK, at_once=2))
+    monkeypatch.setitem(PACES, "jump", replace(QUICK, at_once=2))
     world = World(request(), route="jump")
     world.closed = "the jump host jump:22: connection refused"
     async with world.calling():
@@ -343,7 +362,7 @@ async def test_a_large_request_over_a_route_of_programs_is_not_asked_by_itself(
     route: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = PACES[route].most
-    monkeypatch.setitem(rollcall.PACES, route, replace(QUICK, most=most))
+    monkeypatch.setitem(PACES, route, replace(QUICK, most=most))
     large = request("big-c", *(piece(index, name="big-c", workers=most) for index in range(2)))
     world = World(request(), large, route=route)
     assert world.word("big-c") == f"ssh not asked ({route}, {2 * most} workers)"
