@@ -87,11 +87,11 @@ async def test_further_options_are_made_when_they_are_gone_to_and_keep_what_is_t
         assert isinstance(form, CreateScreen)
         await driven.shows(f"{len(FURTHER)} further options")
         assert set(form.lines) == {field.name for field in EVERY if not field.more}
-        form.line("internal_ips").control.focus()
+        form.line("job_command").control.focus()
         await driven.pilot.pause()
-        for key in ("tab", "n", "e", "t"):
+        for key in ("tab", "y"):
             driven.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await driven.until(lambda: form.texts().get("network") == "net", "the first further option")
+        await driven.until(lambda: form.texts().get("job_shell") == "yes", "the first further option")
         assert set(form.lines) == {field.name for field in EVERY}
         assert not form.query("#further")
 
