@@ -312,8 +312,9 @@ async def _resume(arguments: argparse.Namespace, context: Context) -> int:
                 f"Race {kept.id} asks in {strange}, which this context does not have.",
                 "Give the context with which it was begun.",
             )
-        for line in resume_lines(kept, await tower.refresh()):
-            _say(line)
+        if not kept.running:
+            for line in resume_lines(kept, await tower.refresh()):
+                _say(line)
     if arguments.dry_run:
         return ExitCode.OK
     zones = tuple(dict.fromkeys(entry.zone for entry in kept.entries))
