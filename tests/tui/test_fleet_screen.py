@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backend.context import Context
-from backend.model import QueuedResourceState
+from backend.model import EventKind, QueuedResourceState
 from tests.simulator import SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, WIDE, Console, console
 from tui.actions import FLEET, in_scope
@@ -265,3 +265,17 @@ async def test_lists_are_opened_with_a_filter_in_force(
             await driven.until(lambda screen=screen: screen.filter_text() == "state=failed")  # type: ignore[misc]
         await driven.command("runs (")
         await driven.until(lambda: "is no filter" in driven.toasts())
+
+
+async def test_the_widest_terminals_tell_beside_the_fleet_what_happened_to_the_request_of_the_cursor(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=WIDE) as driven:
+        await driven.shows("train-a", "old-d")
+        driven.app.note(EventKind.ACTION, "was looked after", subject="train-a")
+        driven.app.note(EventKind.NODE_HEALTH, "is unwell", subject="train-a/1")
+        driven.app.show_request("train-a")
+        text = await driven.shows("what happened (UTC)", "was looked after", "slice 1: is unwell")
+        assert text.index("is unwell") < text.index("was looked after"), "the newest first"
+        driven.app.show_request("old-d")
+        await driven.until(lambda: "was looked after" not in driven.text, "the past of another")

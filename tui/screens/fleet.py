@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -20,13 +20,15 @@ from tui.widgets.live_table import LiveTable
 from tui.wording import stale_words, utc_now
 
 if TYPE_CHECKING:
-    from backend.model import Fleet, QueuedResource, Slice, SshWord
+    from backend.model import Event, Fleet, QueuedResource, Slice, SshWord
     from backend.stays import StateSpan
     from tui.screens.fleet_detail import FleetDetail
     from tui.widgets.rows import Key
 
 OF_A_REQUEST = frozenset({"run-command", "benchmark", "shell", "logs", "delete", "recreate"})
 """Actions that the footer leaves out where no queued resource is under the cursor."""
+PAST_EVENTS = 14
+"""Of a request, in its detail."""
 
 
 class FleetScreen(TableScreen):
@@ -44,6 +46,8 @@ class FleetScreen(TableScreen):
         self._seen: Fleet | None = None
         self._awaited: tuple[str, str, str] | None = None
         self._narrow: bool | None = None
+        self._past: tuple[object, Sequence[Event]] = (None, ())
+        """Of which request at which version of the events, and what happened to it."""
         self._detail: FleetDetail | None = None
         """Made for the first request: the first frame has none."""
 
@@ -141,7 +145,21 @@ class FleetScreen(TableScreen):
             notes=notes,
             ssh=ssh,
             unanswered=self.console.ssh_unanswered()[1],
+            past=self._past_of(item),
         )
+
+    def _past_of(self, item: QueuedResource | Slice | None) -> Sequence[Event]:
+        """What happened to the request of the cursor, for the widest terminals; read when there is news."""
+        tower = self.console.tower
+        if tower is None or not is_request(item) or not self.has_class("-vast"):
+            return ()
+        state = (item.key, tower.watch.events_version)
+        if self._past[0] != state:
+            events: Sequence[Event] = ()
+            with suppress(OperatorError):
+                events = tower.journal.events(limit=PAST_EVENTS, subject=item.name)
+            self._past = (state, [event for event in events if event.zone in ("", item.zone)])
+        return self._past[1]
 
     @on(LiveTable.RowHighlighted)
     def _highlighted(self) -> None:

@@ -12,14 +12,16 @@ from textual.widgets import Static
 
 from backend.inventory import LISTED
 from backend.model import DEAD_STATES, QueuedResource, Slice, StateSince
+from backend.sanitize import plain
 from tui.look import state_token
+from tui.screens.events import sentence
 from tui.screens.fleet_rows import summary
 from tui.widgets.heat_strip import HeatSlice, HeatStrip
 from tui.widgets.state_timeline import StateTimeline, TimelineSpan
 from tui.wording import count, sentences
 
 if TYPE_CHECKING:
-    from backend.model import SshWord
+    from backend.model import Event, SshWord
     from backend.ssh.roll import Place
     from backend.stays import StateSpan
 
@@ -72,6 +74,16 @@ def timeline(spans: Sequence[StateSpan], since: StateSince | None, state: str, n
     return [TimelineSpan(state, (now - since.at).total_seconds(), since.is_lower_bound)]
 
 
+def past_lines(events: Sequence[Event]) -> list[str]:
+    """What happened to a request and its slices, the newest first."""
+    lines = []
+    for event in reversed(events):
+        part = event.subject.partition("/")[2]
+        about = f"slice {part}: " if part else ""
+        lines.append(f"{event.at:%H:%M:%S} {about}{plain(sentence(event))}")
+    return ["what happened (UTC)", *lines] if lines else []
+
+
 class FleetDetail(Vertical):
     """A strip below the table, or a pane beside it on wide terminals."""
 
@@ -85,6 +97,8 @@ class FleetDetail(Vertical):
     .-vast #detail { width: 42; height: 1fr; max-height: 100%; border-top: none; border-left: solid $rule; }
     .-vast #detail-title { display: block; }
     .-vast #detail-heat { max-height: 50%; margin: 1 0; }
+    #detail-past { display: none; height: auto; color: $muted; margin-top: 1; }
+    .-vast #detail-past { display: block; }
     .-low #detail { max-height: 6; }
     """
 
@@ -94,6 +108,7 @@ class FleetDetail(Vertical):
         self._timeline = StateTimeline(id="detail-timeline")
         self._heat = HeatStrip(id="detail-heat")
         self._text = Static(id="detail-text", markup=False)
+        self._past = Static(id="detail-past", markup=False)
         self._said: dict[Static, str] = {}
 
     def compose(self) -> ComposeResult:
@@ -101,6 +116,7 @@ class FleetDetail(Vertical):
         yield self._timeline
         yield self._heat
         yield self._text
+        yield self._past
 
     def _say(self, widget: Static, text: str) -> None:
         """Updates a text that changed: every update is a layout of the whole screen."""
@@ -124,6 +140,7 @@ class FleetDetail(Vertical):
         notes: Sequence[str] = (),
         ssh: SshWord | None = None,
         unanswered: Mapping[Place, str] = NOBODY,
+        past: Sequence[Event] = (),
     ) -> None:
         """Draws what is known of one item; hides itself when there is none.
 
@@ -133,10 +150,12 @@ class FleetDetail(Vertical):
             stale: Why this is not what is now, but what was last heard; empty while it is fresh.
             ssh: Whether ssh answers on what the cloud calls ready.
             unanswered: What is said of workers on which it does not.
+            past: What happened to it, the newest last: shown where there is room.
         """
         self.display = item is not None
         if item is None:
             return
+        self._say(self._past, "\n".join(past_lines(past)))
         if isinstance(item, Slice):
             self._show_slice(item, stale, ssh, unanswered)
             return
