@@ -134,6 +134,9 @@ class LogReader:
         self.top = (self.top[0], 0) if self._rows(self.top[0]) <= self.top[1] else self.top
         if self.following:
             self.sync()
+        else:
+            # Room that was gained below the end is filled from above.
+            self.top = min(self.top, self.bottom())
 
     def follow(self) -> None:
         """Goes to the end and stays there."""

@@ -79,6 +79,14 @@ def test_trimming_under_a_paused_reader_moves_nothing() -> None:
     assert numbers(reader)[0] >= 100
 
 
+def test_a_line_that_was_gone_to_before_the_page_had_its_height_leaves_no_room_empty() -> None:
+    reader = reader_of(FakeLog(*"abc"), height=1)
+    reader.go_to(1)
+    reader.resize(5)
+    assert numbers(reader) == [0, 1, 2]
+    assert reader.cursor == 1
+
+
 def test_a_page_across_a_gap_stands_still_too() -> None:
     log = FakeLog("a", capacity=3)
     reader = reader_of(log, height=1)
