@@ -83,7 +83,7 @@ RUN_ACTIONS: tuple[Action, ...] = (
         "export",
         ("E",),
         "export",
-        "Write what is marked to a file, as CSV or JSON lines: who ran what, where and how it ended; steps of benchmarks.",
+        "Write what is marked, or shown, to a file, as CSV or JSON lines: who ran what where, how it ended; steps of benchmarks.",
         on(RUNS, BENCHES, BENCH),
         hint=11,
         words=("export",),

@@ -12,6 +12,8 @@ from tui.command_line import ARGUMENTS, TARGET_WORDS
 
 FOLDER_LIMIT = 2000
 """Entries of a folder that are looked at to complete a path."""
+FIXED: Mapping[str, Sequence[str]] = {"costs": ("1d", "7d", "30d", "all"), "export": ("csv", "jsonl")}
+"""What may follow a word, whatever there is."""
 PATH_WORDS = frozenset({"plot", "ctx"})
 
 
@@ -58,6 +60,8 @@ def _candidates(head: str, known: Known) -> Iterable[str]:
         return known.themes
     if word == "ctx" and not before:
         return known.contexts
+    if word in FIXED and not before:
+        return FIXED[word]
     if word == "plan" and not before:
         from jobs.accelerators import all_types
 

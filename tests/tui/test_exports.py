@@ -68,6 +68,16 @@ async def test_every_run_is_written_as_csv_and_marked_ones_as_json_lines(
         told = [json.loads(line) for line in file.read_text().splitlines()]
         assert [row["run"] for row in told] == [facts.RUN_ID] * 8
         assert told[2]["outcome"] == "failed"
+        file.unlink()
+        screen.table.clear_marks()
+        await driven.press("slash")
+        await driven.write("command~fsdp")
+        await driven.press("enter")
+        driven.told.clear()
+        await driven.command("export jsonl")
+        file = await written(driven, "runs-")
+        told = [json.loads(line) for line in file.read_text().splitlines()]
+        assert {row["run"] for row in told} == {facts.BENCH_ID, facts.SHORN_ID}
 
 
 async def test_steps_of_benchmarks_are_written_as_csv_and_json_lines(

@@ -195,10 +195,11 @@ class RunsScreen(Exporting, TableScreen):
         return "runs"
 
     async def export_lines(self, form: str) -> Iterable[str]:
-        """Who ran what, where, when, and how it ended: the marked runs, or every one that is kept."""
-        runs = self.console.require_tower().runs
-        marks = self.table.marks
-        records = [record for record in runs.history(limit=EVERY_RUN) if not marks or record.id in marks]
+        """Who ran what, where, when, and how it ended: marked runs, those that the filter shows, or every one that is kept."""
+        runs, table = self.console.require_tower().runs, self.table
+        shown = {row.key for row in table.visible_rows} if table.filter_text else None
+        chosen = table.marks or shown
+        records = [record for record in runs.history(limit=EVERY_RUN) if chosen is None or record.id in chosen]
         if not records:
             raise OperatorError("There is no run to export.", "One that was just begun is kept a moment later.")
         rows = list(runs.audit.rows(reversed(records)))
