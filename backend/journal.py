@@ -298,7 +298,7 @@ class Journal:
     def _read_apart(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Reads by a connection of its own, which waits for no writer and is bound to no thread."""
         try:
-            with closing(sqlite.connect(self.path)) as connection:
+            with closing(sqlite.connect(self.path, create=False)) as connection:
                 return connection.execute(query, tuple(values)).fetchall()
         except sqlite3.Error as error:
             raise sqlite.told(self.path, error) from error

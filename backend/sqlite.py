@@ -20,8 +20,17 @@ def make_private(path: Path) -> None:
     path.chmod(0o600)
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+def connect(path: Path, *, create: bool = True) -> sqlite3.Connection:
+    """A connection for any thread.
+
+    Args:
+        path: The file.
+        create: Makes it where there is none; else that is an error.
+    """
+    place = str(path) if create else f"{path.absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(
+        place, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, uri=not create
+    )
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")

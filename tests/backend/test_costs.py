@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from backend.costs import Cost, at_most, cost, cost_seen, shares, spent_since, total
 from backend.journal import Journal
 from backend.model import QueuedResource, Slice, Worker
+from backend.outcomes import OperatorError
 from backend.stays import SeenRequest, StateSpan
 from tests.simulator import SimulatorFactory
 
@@ -198,4 +199,16 @@ def test_what_was_seen_is_read_from_any_thread_while_another_console_writes(tmp_
         (seen,) = pool.submit(journal.requests_seen, NOW - timedelta(days=1)).result(timeout=30)
         assert pool.submit(journal.queue_waits).result(timeout=30) == []
     assert seen.name == "a"
+    journal.close()
+
+
+def test_a_journal_that_was_taken_away_is_told_and_not_made_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder? #1"
+    journal = Journal.open(folder / "j.db")
+    assert journal.requests_seen(NOW) == []
+    for file in folder.iterdir():
+        file.unlink()
+    with pytest.raises(OperatorError, match="unable to open"):
+        journal.requests_seen(NOW)
+    assert not list(folder.iterdir())
     journal.close()
