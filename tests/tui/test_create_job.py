@@ -194,6 +194,29 @@ async def test_a_job_goes_from_the_form_to_its_log_and_goes_on_when_its_request_
         assert "was replaced" in log_of(driven, run_id)
 
 
+async def test_a_job_that_had_ended_goes_on_as_the_same_run_when_its_request_is_recreated(
+    own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(own.context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        await form(driven, {"name": "mine", "job_command": "echo once more"})
+        await driven.shows("each worker runs at every boot", "ctrl+r sends it")
+        await driven.press("ctrl+r")
+        await answer(driven, "1")
+        runs = driven.app.require_tower().runs
+        await driven.until(lambda: any(run.state is RunState.ENDED for run in runs.active.values()), "its end")
+        (run_id,) = runs.active
+        assert log_of(driven, run_id).count("once more\n") == 1
+        driven.app.show_request("mine")
+        await driven.press("R")
+        await driven.shows("Recreate mine?")
+        await driven.write("mine")
+        await driven.press("enter")
+        await driven.until(
+            lambda: log_of(driven, run_id).count("once more\n") == 2, "its second life in the same log"
+        )
+        assert len(runs.history()) == 1
+
+
 async def test_a_job_whose_request_is_refused_is_over_and_the_form_stays(
     own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

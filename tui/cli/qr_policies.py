@@ -8,6 +8,7 @@ import shlex
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from backend.cloud import equivalents
 from backend.cloud.cautions import warnings
@@ -18,7 +19,7 @@ from backend.cloud.kept_races import RACE_TIMEOUT_S
 from backend.cloud.policies import FAILURE_BUDGET, PREEMPTION_BUDGET, Keep, PolicyStore
 from backend.cloud.race import Race, candidates
 from backend.cloud.recover import Recovery
-from backend.cloud.requests import CreateRequest
+from backend.cloud.requests import RUN_KEY, CreateRequest
 from backend.cloud.usage import LimitStore
 from backend.cloud.validation import problems
 from backend.context import Context
@@ -78,6 +79,13 @@ def _say(text: str) -> None:
     print(plain(text), file=sys.stderr, flush=True)
 
 
+def _job_again(tower: Tower, request: CreateRequest) -> None:
+    """The job of a request that was made again goes on as the run that it was."""
+    run_id = dict(request.metadata).get(RUN_KEY, "")
+    if run_id and tower.runs.reopen(run_id):
+        _say(f"its job goes on as run {run_id}")
+
+
 async def keep(arguments: argparse.Namespace) -> int:
     context = context_of(arguments)
     if not arguments.name:
@@ -113,7 +121,13 @@ async def keep(arguments: argparse.Namespace) -> int:
         confirm([item.name], "keep", yes=arguments.yes, preview=[f"{preview}{arguments.failures} failures."])
         wanted = Keep(*item.key, arguments.preemptions, arguments.failures, on_ready)
     async with Tower.open(replace(context, project=item.project, zones=(item.zone,), also=())) as tower:
-        recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say, limits=LimitStore(tower.journal))
+        recovery = Recovery(
+            tower.client,
+            IntentStore(tower.journal),
+            say=_say,
+            limits=LimitStore(tower.journal),
+            made_again=partial(_job_again, tower),
+        )
         keeper = Keeper(recovery, PolicyStore(tower.journal), tower.watch, say=_say, ssh=tower.roll_call.word)
 
         def kept() -> Fleet:
