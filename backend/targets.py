@@ -92,6 +92,8 @@ class _Indices:
 
 MAX_INDEX = 65_535
 """Beyond any slice or worker index that exists; bounds what a mistyped range may expand to."""
+INDEX_DIGITS = 18
+"""Of an index are read: more is above the limit by the first of them, and thousands Python would not read."""
 
 
 def _indices(part: str, target: str) -> _Indices:
@@ -102,7 +104,7 @@ def _indices(part: str, target: str) -> _Indices:
         first, dash, last = piece.partition("-")
         if not (first.isascii() and first.isdigit()) or (dash and not (last.isascii() and last.isdigit())):
             raise OperatorError(f"'{plain(piece)}' in the target '{plain(target)}' is no index, range or *.", GRAMMAR)
-        low, high = int(first), int(last) if dash else int(first)
+        low, high = (int(text[:INDEX_DIGITS]) for text in (first, last if dash else first))
         if low > high:
             raise OperatorError(
                 f"The range '{plain(piece)}' in '{plain(target)}' runs backwards.", f"Write {high}-{low}."

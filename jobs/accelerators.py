@@ -239,7 +239,7 @@ def near_names(name: str) -> tuple[str, ...]:
     """Type strings that may have been meant by `name`, nearest first; types that the API does not serve come last."""
     wanted = name.strip().lower().replace("_", "-")
     match = re.fullmatch(r"(.*?)-?(\d+)", wanted)
-    prefix, number = (match[1], int(match[2])) if match else (wanted, 0)
+    prefix, number = (match[1], int(match[2][:9])) if match else (wanted, 0)
     if match and not match[1] and wanted.isdigit():
         return ()
     prefixes = [item.type_prefix for item in GENERATIONS]

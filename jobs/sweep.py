@@ -63,7 +63,7 @@ def _order(candidate: Candidate) -> tuple[bool, float, float]:
     serial = candidate.prediction.serial_step_time_s if candidate.prediction else 0.0
     flops = candidate.model.flops_per_device
     # Where the bound is equal, the one that has less to hide.
-    return (bool(candidate.skip), -round(candidate.at_most_tflops, 6), serial / flops)
+    return (bool(candidate.skip), -round(candidate.at_most_tflops, 6), serial / flops if serial else 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,6 @@ def complete_path(line: str) -> str | None:
         names = sorted(
             f"{each.name}{'/' if each.is_dir() else ''}" for each in entries if each.name.startswith(start)
         )
-    except OSError:
+    except (OSError, RuntimeError, ValueError):
         return None
     return f"{head}{blank}{folder}{slash}{names[0]}" if names else None

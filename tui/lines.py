@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from backend.local_files import own_path
 from backend.outcomes import OperatorError
 from tui.actions import refusal
 from tui.command_line import CommandLine
@@ -91,7 +92,6 @@ def _bench(console: Navigation, line: CommandLine) -> None:
 
 
 def _plot(console: Navigation, line: CommandLine) -> None:
-    from pathlib import Path
 
     from tui.screens.run import RunScreen
     from tui.screens.run_plot import FilePlotScreen, RunPlotScreen
@@ -102,7 +102,7 @@ def _plot(console: Navigation, line: CommandLine) -> None:
     if len(files) > 1:
         raise OperatorError("One log at a time.", "Write :plot FILE -- PATTERN.")
     if files:
-        console.push_screen(FilePlotScreen(Path(files[0]).expanduser(), line.rest or None, peak))
+        console.push_screen(FilePlotScreen(own_path(files[0]), line.rest or None, peak))
     elif isinstance(current, RunScreen):
         console.push_screen(RunPlotScreen(current.run_, line.rest, peak))
     elif isinstance(current, RunPlotScreen):
@@ -225,7 +225,6 @@ def _theme(console: Navigation, line: CommandLine) -> None:
 
 
 def _context(console: Navigation, line: CommandLine) -> None:
-    from pathlib import Path
 
     from backend.context import load_context
 
@@ -235,7 +234,7 @@ def _context(console: Navigation, line: CommandLine) -> None:
     wanted = line.targets[0]
     read_only = console.started_read_only
     if "/" in wanted or wanted.endswith(".toml"):
-        file = Path(wanted).expanduser().absolute()
+        file = own_path(wanted).absolute()
         context, arguments = load_context(file=file, read_only=read_only), ("--context-file", str(file))
     else:
         context, arguments = load_context(wanted, read_only=read_only), ("--context", wanted)

@@ -99,7 +99,7 @@ def plan_bench(
     slices = len(slice_numbers) or resource.slice_count
     refusals = [*_state_refusals(resource), *_worker_refusals(resource, chosen, everybody, accelerator, platform)]
     warnings: list[str] = []
-    refusals += _mesh_refusals(resource, request, accelerator, slices)
+    refusals += (unfit := _mesh_refusals(resource, request, accelerator, slices))
     prediction = None
     if accelerator is not None and not refusals and platform != "cpu":
         prediction = predict(accelerator, request.mesh, request.model)
@@ -113,7 +113,7 @@ def plan_bench(
     if port != request.port:
         warnings.append(f"Port {request.port} of {chosen[0].address} is taken, so {port} is used.")
     coordinator = f"{chosen[0].internal_ip}:{port}" if chosen else ""
-    plan_refusals, plan_warnings = _survey_findings(request, chosen, survey, platform, port)
+    plan_refusals, plan_warnings = _survey_findings(request, chosen, survey, platform, port, sized=not unfit)
     refusals += plan_refusals
     warnings += plan_warnings
     return BenchPlan(
@@ -265,8 +265,9 @@ def _port(request: BenchRequest, workers: Sequence[WorkerRef], survey: Survey, p
 
 
 def _survey_findings(
-    request: BenchRequest, workers: Sequence[WorkerRef], survey: Survey, platform: str, port: int
+    request: BenchRequest, workers: Sequence[WorkerRef], survey: Survey, platform: str, port: int, *, sized: bool
 ) -> tuple[list[str], list[str]]:
+    """Refusals and warnings. `sized`: the mesh and the sizes are some, so that what they need can be told."""
     refusals: list[str] = []
     warnings: list[str] = []
     told = {worker.address: survey[worker.address] for worker in workers if worker.address in survey}
@@ -305,7 +306,7 @@ def _survey_findings(
         refusals.append(
             f"JAX_PLATFORMS=cpu is set on {mixed[0]} ({len(mixed)} of {len(good)} workers), not on the others."
         )
-    if platform == "cpu":
+    if platform == "cpu" and sized:
         refusals += _cpu_refusals(request, good)
     return refusals, warnings
 

@@ -17,6 +17,7 @@ from backend.bench.plan import accelerator_of
 from backend.journal import Journal
 from backend.model import QueuedResource
 from backend.outcomes import OperatorError
+from backend.sanitize import plain
 from jobs.meshes import Axes, Mesh
 from jobs.roofline import Model
 from jobs.sweep import Candidate, StopRule, candidates
@@ -385,10 +386,10 @@ def parse_mesh(text: str) -> Mesh:
     parts = text.split("/")
     try:
         axes = [Axes(*(int(side) for side in part.split("x"))) for part in parts]
-        if len(parts) > 2 or any(part.count("x") != 2 for part in parts):
+        if len(parts) > 2 or any(part.count("x") != 2 for part in parts) or any(min(each.sizes) < 1 for each in axes):
             raise ValueError(text)
     except (ValueError, TypeError):
         raise OperatorError(
-            f"'{text}' is not a mesh.", "Write data x fsdp x tensor for ICI and DCN, such as 1x16x1/2x1x1."
+            f"'{plain(text)}' is not a mesh.", "Write data x fsdp x tensor for ICI and DCN, such as 1x16x1/2x1x1."
         ) from None
     return Mesh(axes[0], axes[1] if len(axes) > 1 else Axes())

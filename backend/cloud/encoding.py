@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from backend.cloud.requests import ApiVersion, CreateRequest, DataDisk, Network, alpha_only
+from backend.local_files import own_path
 from backend.model import Tier
 from backend.outcomes import OperatorError
 
@@ -64,7 +64,7 @@ def load_files(request: CreateRequest) -> CreateRequest:
         return request
     pairs = list(request.metadata)
     for key, name in request.metadata_files:
-        path = Path(name).expanduser()
+        path = own_path(name)
         try:
             data = path.read_bytes()
         except OSError as error:

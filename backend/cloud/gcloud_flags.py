@@ -51,6 +51,9 @@ def split_pairs(text: str) -> list[tuple[str, str]]:
     return pairs
 
 
+LONGEST_S = 100 * 366 * 86400.0
+
+
 def parse_duration(text: str) -> float:
     """Seconds of `45m`, `1h30m`, `2d`, `P1DT2H` or `3600s`.
 
@@ -60,7 +63,10 @@ def parse_duration(text: str) -> float:
     wanted = text.strip().lower().removeprefix("p").replace("t", "")
     if not _DURATION.fullmatch(wanted):
         raise ValueError(f"'{text}' is no duration; write it as 45m, 1h30m or 3600s")
-    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(wanted))
+    seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(wanted))
+    if seconds > LONGEST_S:
+        raise ValueError("nothing here lasts longer than a hundred years")
+    return seconds
 
 
 def parse_time(text: str) -> datetime:

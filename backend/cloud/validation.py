@@ -10,7 +10,6 @@ import ipaddress
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from backend.cloud.cautions import warnings
 from backend.cloud.encoding import METADATA_FILE_LIMIT, TYPE_ENUM
@@ -22,6 +21,7 @@ from backend.cloud.requests import (
     CreateRequest,
     Problem,
 )
+from backend.local_files import is_there, own_path
 from backend.model import Tier
 from jobs import accelerators
 from jobs.accelerators import Generation, UnknownAccelerator
@@ -335,8 +335,8 @@ def _metadata(request: CreateRequest) -> Iterator[Problem]:
                 "Let a short startup script fetch the rest from a bucket.",
             )
     for key, name in request.metadata_files:
-        path = Path(name).expanduser()
-        if not path.is_file():
+        path = own_path(name) if is_there(name) else None
+        if path is None or not path.is_file():
             yield Problem("metadata_files", f"There is no file {name} (for {key}).", "Correct the path.")
             continue
         size = path.stat().st_size

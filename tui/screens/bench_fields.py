@@ -11,6 +11,7 @@ from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from jobs.meshes import Mesh
 from jobs.programs.sharding_flags import DTYPES
+from tui.numbers import whole_number
 from tui.screens.form import FormLine
 
 if TYPE_CHECKING:
@@ -108,10 +109,11 @@ def request_of(texts: Mapping[str, str]) -> BenchRequest:
 
 
 def _number(label: str, text: str) -> int:
-    text = text.strip()
-    if not (text.isascii() and text.isdecimal()):
+    number = whole_number(text)
+    if number is None:
+        text = plain(text.strip())
         raise OperatorError(f"{label}: '{text}' is no whole number." if text else f"{label}: a number is missing.")
-    return int(text)
+    return number
 
 
 def _peak(text: str) -> float:

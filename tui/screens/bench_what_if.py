@@ -10,6 +10,7 @@ from backend.sanitize import plain
 from jobs.accelerators import Accelerator, UnknownAccelerator, parse
 from jobs.meshes import advice
 from jobs.roofline import predict, problems
+from tui.numbers import whole_number
 from tui.preflight_words import prediction_words
 from tui.screens.bench_fields import request_of
 from tui.screens.bench_form import BenchFormScreen
@@ -33,7 +34,7 @@ def read_shape(words: list[str]) -> tuple[Accelerator, int]:
     except UnknownAccelerator as error:
         raise OperatorError(str(error)) from error
     text = words[1] if len(words) > 1 else "1"
-    slices = int(text) if text.isascii() and text.isdecimal() else 0
+    slices = whole_number(text) or 0
     if not 1 <= slices <= MOST_SLICES:
         raise OperatorError(f"'{plain(text)}' is no number of slices.", usage)
     if slices > 1 and not accelerator.generation.multislice:

@@ -14,6 +14,7 @@ from textual import on
 from textual.suggester import Suggester
 from textual.widgets import Input
 
+from backend.local_files import is_there, own_path
 from backend.model import EventKind
 from backend.outcomes import OperatorError, Outcome
 from backend.sanitize import plain
@@ -50,11 +51,11 @@ class CopyRequest:
 
     @property
     def local_sources(self) -> list[Path]:
-        return [Path(name).expanduser() for name in self.sources]
+        return [own_path(name) for name in self.sources]
 
     @property
     def local_folder(self) -> Path:
-        return Path(self.destination).expanduser()
+        return own_path(self.destination)
 
     @property
     def words(self) -> str:
@@ -76,12 +77,17 @@ def read_form(texts: Mapping[str, str]) -> tuple[CopyRequest, dict[str, str]]:
     if not sources:
         wrong.setdefault("sources", "No file is named.")
     if uploads:
-        missing = [name for name in sources if not Path(name).expanduser().exists()]
+        missing = [name for name in sources if not is_there(name)]
         if missing:
             wrong["sources"] = f"There is no file {plain(missing[0])} here."
     destination = texts.get("destination", "").strip()
     if not uploads and not destination:
         wrong["destination"] = "A folder of this machine is missing."
+    elif not uploads:
+        try:
+            own_path(destination)
+        except OperatorError as error:
+            wrong["destination"] = str(error)
     return CopyRequest(uploads, tuple(texts.get("targets", "").split()), sources, destination), wrong
 
 

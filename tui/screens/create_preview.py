@@ -9,6 +9,7 @@ from textual.widgets import Static
 from backend.cloud import equivalents
 from backend.cloud.equivalents import Rest
 from backend.cloud.requests import CreateRequest, carrier
+from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.screens.texts import to_json
 
@@ -17,8 +18,11 @@ JOB = "job"
 
 
 def preview_text(request: CreateRequest, kind: str, rest: Rest) -> str:
-    """The request in one of the ways."""
-    same = equivalents.create(request, rest)
+    """The request in one of the ways; or why it has none: a file that it names is not there, or not yet typed to its end."""
+    try:
+        same = equivalents.create(request, rest)
+    except OperatorError as error:
+        return str(error)
     match kind:
         case "JSON":
             return to_json(same.json)

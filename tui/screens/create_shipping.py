@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from backend.cloud.errors import CloudError
 from backend.cloud.requests import CreateRequest, Problem
 from backend.cloud.validation import problems
+from backend.local_files import own_path
 from backend.outcomes import OperatorError
 from backend.runs.bundles import Bundle, from_directory, readable
 from tui.console import Console
 from tui.screens.create_job import BUNDLE, COMMAND, ENVIRONMENT, SYNC, planned, read_job, with_code
-from tui.screens.run_form import expanded
 from tui.screens.working import work
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Packing:
         """
         try:
             await asyncio.sleep(after_s)
-            bundle = await asyncio.to_thread(from_directory, expanded(self.folder), progress=self._progress)
+            bundle = await asyncio.to_thread(from_directory, own_path(self.folder), progress=self._progress)
         except OperatorError as error:
             self.found = error
             raise

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.local_files import is_there, own_path
 from backend.logs.merged import by_arrival
 from backend.outcomes import OperatorError
 from backend.sanitize import plain, strip_colour
@@ -101,15 +102,15 @@ async def ask(console: Console, logs: RunLogs, shown: str) -> None:
     name = {"one": logs.path(one).name, "merged": f"{logs.run.id}.log", "each": logs.run.id}[what]
 
     def check(text: str) -> None:
-        path = Path(text).expanduser()
-        if not text or (path.exists() and what != "each"):
+        own_path(text)
+        if not text or (is_there(text) and what != "each"):
             raise OperatorError(f"{plain(text)} exists already." if text else "A name is missing.")
 
     title = "Into which folder?" if what == "each" else "To which file?"
     text = await console.push_screen_wait(Ask(title, (f"here: {Path.cwd()}",), value=name, check=check))
     if not text:
         return
-    target = await asyncio.to_thread(Path(text).expanduser)
+    target = own_path(text)
     if what == "merged":
         said = count(await save_merged(logs, there, target), "line")
     elif what == "each":

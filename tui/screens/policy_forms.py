@@ -16,7 +16,9 @@ from backend.cloud.requests import CreateRequest
 from backend.cloud.validation import problems
 from backend.model import QueuedResource
 from backend.outcomes import OperatorError
+from backend.sanitize import plain
 from tui.actions import KEEP_FORM, RACE_FORM, bindings
+from tui.numbers import whole_number
 from tui.screens.confirm import Choice, Question
 from tui.screens.create_job import shipped_words
 from tui.screens.create_shipping import JobShipping
@@ -29,9 +31,10 @@ def _budget(text: str, default: int) -> int:
     text = text.strip()
     if not text:
         return default
-    if not (text.isascii() and text.isdecimal()):
-        raise OperatorError(f"'{text}' is no number of times.", "0 means: never made again for that reason.")
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise OperatorError(f"'{plain(text)}' is no number of times.", "0 means: never made again for that reason.")
+    return number
 
 
 class KeepFormScreen(PlanForm):

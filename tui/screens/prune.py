@@ -19,6 +19,7 @@ from backend.runs.retention import OldRun, PrunePlan, choose, forget, is_old_sti
 from backend.sanitize import plain
 from tui.actions import BY_ID, PRUNE, PRUNE_FORM, Action, bindings
 from tui.durations import format_duration
+from tui.numbers import whole_number
 from tui.screens.confirm import TypedConfirmation
 from tui.screens.form import FormLine
 from tui.screens.plan_form import Judged, PlanForm
@@ -76,9 +77,9 @@ def read_form(texts: Mapping[str, str]) -> tuple[PruneRequest, dict[str, str]]:
             older_than_s = parse_duration(age)
         except ValueError:
             wrong["older"] = f"'{age}' is no age. Write 30d or 12h."
-    if number and not (number.isascii() and number.isdecimal()):
-        wrong["keep"] = f"'{number}' is no number of runs. Write 100."
-    keep = int(number) if number and "keep" not in wrong else None
+    keep = whole_number(number)
+    if number and keep is None:
+        wrong["keep"] = f"'{plain(number)}' is no number of runs. Write 100."
     if not age and not number:
         wrong["older"] = "Which runs may go was not said: write an age, a number that stays, or both."
     return PruneRequest(older_than_s, keep, texts.get("unknown") == YES), wrong

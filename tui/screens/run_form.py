@@ -6,10 +6,10 @@ import asyncio
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 
 from backend.cloud.gcloud_flags import parse_duration
+from backend.local_files import own_path
 from backend.outcomes import OperatorError
 from backend.runs.bundles import Bundle
 from backend.runs.model import RunPlan, RunRequest
@@ -116,11 +116,6 @@ def write_form(request: RunRequest) -> dict[str, str]:
         "sync": request.bundle.source if request.bundle is not None else "",
         "setup": request.setup,
     }
-
-
-def expanded(folder: str) -> Path:
-    """With the home folder for a tilde."""
-    return Path(folder).expanduser()
 
 
 def plan_words(plan: RunPlan) -> str:
@@ -268,7 +263,7 @@ class RunFormScreen(TargetForm, SavingForm):
         from backend.runs import bundles
 
         try:
-            found: Bundle | OperatorError = await asyncio.to_thread(bundles.from_directory, expanded(folder))
+            found: Bundle | OperatorError = await asyncio.to_thread(bundles.from_directory, own_path(folder))
         except OperatorError as error:
             found = error
         if self._packed[0] == folder:
@@ -301,7 +296,7 @@ class RunFormScreen(TargetForm, SavingForm):
             from backend.runs import bundles
 
             # As it is now: it may have been edited since the form was filled.
-            fresh = await asyncio.to_thread(bundles.from_directory, expanded(plan.request.bundle.source))
+            fresh = await asyncio.to_thread(bundles.from_directory, own_path(plan.request.bundle.source))
             plan = self.console.require_tower().runs.plan(replace(plan.request, bundle=fresh), plan.workers)
         run = await self.console.require_tower().runs.launch(plan)
         self.console.command_history.append(command_of(plan.request))

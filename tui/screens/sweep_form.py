@@ -10,9 +10,11 @@ from textual.widget import Widget
 
 from backend.model import EventKind, QueuedResource
 from backend.outcomes import OperatorError
+from backend.sanitize import plain
 from jobs.meshes import Mesh
 from jobs.statistics import rate_words
 from tui.actions import SWEEP_FORM, bindings
+from tui.numbers import whole_number
 from tui.screens.form import FormLine
 from tui.screens.plan_form import Judged, PlanForm
 from tui.wording import count
@@ -33,10 +35,11 @@ def numbers_of(text: str, label: str) -> tuple[int, ...]:
     Raises:
         OperatorError: They are none.
     """
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isascii() and part.isdecimal() for part in parts):
-        raise OperatorError(f"{label}: '{text}' is no list of whole numbers.", "Write 65536,131072.")
-    return tuple(int(part) for part in parts)
+    numbers = [whole_number(part) for part in text.split(",") if part.strip()]
+    found = tuple(number for number in numbers if number is not None)
+    if not numbers or len(found) < len(numbers):
+        raise OperatorError(f"{label}: '{plain(text)}' is no list of whole numbers.", "Write 65536,131072.")
+    return found
 
 
 def sweep_lines(sweep: Sweep) -> list[str]:

@@ -13,6 +13,7 @@ from backend.targets import fold
 from backend.tools.check import COORDINATOR_PORT, NETWORK, Outside
 from backend.tools.free import GRACE_S
 from tui.actions import CHECK_FORM, FREE_FORM, bindings
+from tui.numbers import whole_number
 from tui.screens.form import FormLine
 from tui.screens.plan_form import Judged, TargetForm
 from tui.wording import count
@@ -85,8 +86,8 @@ def read_check(texts: Mapping[str, str]) -> tuple[CheckOptions, dict[str, str]]:
         wrong.setdefault("reach", f"'{plain(strange)}' is no URL. Write it with https://.")
     port, text = COORDINATOR_PORT, texts.get("port", "").strip()
     if text:
-        port = int(text) if text.isascii() and text.isdecimal() else 0
-        if not 0 < port < 65536:
+        port = whole_number(text, most=65535) or 0
+        if not port:
             wrong["port"] = f"'{plain(text)}' is no port. Write 1 to 65535."
     outside = Outside(
         (*(NETWORK if texts.get("network") == ON else ()), *ways),
