@@ -94,6 +94,11 @@ class FixedClient:
         await self._asked(zone)
         return [item for item in self.fleet if item.zone == zone]
 
+    async def get_queued_resource(self, project: str, zone: str, name: str) -> QueuedResource:
+        """Never answers: a wish that is pursued stays as it is."""
+        await asyncio.Event().wait()
+        raise AssertionError(name)
+
     async def list_nodes(self, project: str, zone: str, *, attempts: int | None = None) -> list[Slice]:
         return [one for item in self.fleet if item.zone == zone for one in item.slices]
 
