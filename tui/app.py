@@ -143,6 +143,8 @@ class SliceTower(Toasts, Station, Navigation):
     def after_first_frame(self) -> None:
         """What the first frame did without: collections, the other themes, and the tower, whose libraries take a while."""
         gc.enable()
+        if self.console_log is not None:
+            self.history.keep_in(self.console_log.with_name("history"))
         others = self._install_themes() if not self._theme_problems else ()
         self._tell_problems([*self.settings.problems, *self._theme_problems, *others])
         self.open_tower()

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from backend.outcomes import OperatorError
 from tui.actions import Action, words
@@ -109,13 +112,36 @@ class History:
     def __init__(self, lines: Iterable[str] = ()) -> None:
         self._lines: list[str] = list(lines)[-HISTORY_LIMIT:]
         self._position = len(self._lines)
+        self._file: Path | None = None
+
+    def keep_in(self, file: Path) -> None:
+        """Goes on from a file, and keeps there what is entered from now on. One that can't be used is done without."""
+        try:
+            kept = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            kept = []
+        ours, self._lines = self._lines, []
+        for line in (*kept[-HISTORY_LIMIT:], *ours):
+            self.add(line)
+        self._file = file
+        if len(kept) > 2 * HISTORY_LIMIT:
+            self._write(os.O_TRUNC, self._lines)
+
+    def _write(self, flag: int, lines: Iterable[str]) -> None:
+        if self._file is not None:
+            with suppress(OSError):
+                descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag, 0o600)
+                with os.fdopen(descriptor, "w", encoding="utf-8") as target:
+                    target.writelines(f"{line}\n" for line in lines)
 
     @property
     def lines(self) -> tuple[str, ...]:
         return tuple(self._lines)
 
     def add(self, line: str) -> None:
-        """Remembers a line once, as the newest."""
+        """Remembers a line once, as the newest; one that begins with a blank for as long as this console lasts."""
+        if not line.startswith(" ") and line.strip():
+            self._write(os.O_APPEND, [line.strip()])
         line = line.strip()
         if line:
             kept = [item for item in self._lines if item != line]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from backend.outcomes import OperatorError
-from tui.command_line import History, parse
+from tui.command_line import HISTORY_LIMIT, History, parse
 from tui.completion import Known, complete, usage
 
 
@@ -87,3 +87,27 @@ def test_history_walks_back_and_forth_without_doubles() -> None:
     assert history.lines == ("w train-a", "qr")
     assert [history.older(), history.older(), history.older()] == ["qr", "w train-a", None]
     assert [history.newer(), history.newer(), history.newer()] == ["qr", "", None]
+
+
+def test_history_outlives_the_console_but_for_lines_that_begin_with_a_blank(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    first, other = History(), History()
+    first.add("typed before the file was known")
+    first.keep_in(file)
+    other.keep_in(file)
+    first.add("run train-a -- hostname")
+    other.add("theme tower-light")
+    first.add(" run train-a -- echo secret")
+    assert first.older() == "run train-a -- echo secret", "this console remembers it"
+    assert file.stat().st_mode & 0o777 == 0o600
+    later = History()
+    later.keep_in(file)
+    assert later.lines == ("run train-a -- hostname", "theme tower-light")
+    for number in range(3 * HISTORY_LIMIT):
+        later.add(f"line {number}")
+    History().keep_in(file)
+    assert len(file.read_text().splitlines()) == HISTORY_LIMIT
+    broken = History(["kept"])
+    broken.keep_in(tmp_path)
+    broken.add("goes on")
+    assert broken.lines == ("kept", "goes on")
