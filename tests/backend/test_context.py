@@ -57,6 +57,13 @@ def test_a_context_file_gives_every_field_and_its_key_stands_beside_it(tmp_path:
     assert not context.read_only
 
 
+def test_a_context_may_switch_off_that_workers_are_asked_for_ssh(tmp_path: Path) -> None:
+    assert load_context(file=write(tmp_path / "context.toml", GOOD)).ssh.roll_call
+    assert not load_context(file=write(tmp_path / "context.toml", f"{GOOD}roll_call = false\n")).ssh.roll_call
+    with pytest.raises(OperatorError, match="roll_call"):
+        load_context(file=write(tmp_path / "context.toml", f'{GOOD}roll_call = "sometimes"\n'))
+
+
 def test_read_only_of_the_caller_wins(tmp_path: Path) -> None:
     assert load_context(file=write(tmp_path / "c.toml", GOOD), read_only=True).read_only
 
