@@ -8,7 +8,7 @@ PREFLIGHT_STAMP := $(PREFLIGHT_VENV)/.installed
 # Half as many again as there are cores: tests wait more than they compute.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
 
-.PHONY: setup setup-preflight demo test test-heavy check format bench pictures snapshots wheel clean
+.PHONY: setup setup-preflight demo test test-heavy check format bench pictures snapshots parity wheel clean
 
 setup: $(STAMP)
 
@@ -60,6 +60,10 @@ pictures: setup
 # Every screen at three sizes in two themes, as the tests compare them: look at what changed before it is kept.
 snapshots: setup
 	SLICETOWER_SNAPSHOTS=write $(BIN)/python -m pytest tests/tui/test_snapshots.py -n $(WORKERS)
+
+# Where the console has each option of the command line: docs/parity.md out of tests/tui/parity.
+parity: setup
+	SLICETOWER_PARITY=write $(BIN)/python -m pytest tests/tui/test_parity.py -k page -n 0
 
 wheel: setup
 	$(BIN)/python -m build --wheel

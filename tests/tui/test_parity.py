@@ -1,7 +1,7 @@
 """Everything that the command line can do is in the console, or says in a word why not; and the other way round.
 
 A new verb, option or action fails here until `tests/tui/parity` says where the other half is. `docs/parity.md` is made of
-that table: `SLICETOWER_PARITY=write` writes it anew.
+that table: `make parity` writes it anew.
 """
 
 from __future__ import annotations
@@ -242,6 +242,4 @@ def test_the_page_says_what_the_table_says() -> None:
     told = page({path: answers_of(path) for path in VERBS}, ANSWERED)
     if os.environ.get("SLICETOWER_PARITY") == "write":
         PAGE.write_text(told, encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == told, (
-        "docs/parity.md is not the table: SLICETOWER_PARITY=write python -m pytest tests/tui/test_parity.py"
-    )
+    assert PAGE.read_text(encoding="utf-8") == told, "docs/parity.md is not the table: make parity writes it"
