@@ -61,9 +61,6 @@ _TABLE: dict[str, tuple[str, str]] = {
     "bar-empty": ("░", ":"),
 }
 
-_RAMP = (" ▁▂▃▄▅▆▇█", " .:-=+*%#")
-"""Nine heights from empty to full, for block plots."""
-
 _EIGHTHS = (" ▏▎▍▌▋▊▉█", " ---====#")
 """Nine widths from empty to full, for the end of a bar."""
 
@@ -74,8 +71,6 @@ class GlyphSet:
 
     name: str
     table: Mapping[str, str]
-    ramp: str
-    """Nine characters from empty to full."""
     braille: bool
     """Whether braille dots may be drawn."""
     eighths: str = _EIGHTHS[0]
@@ -88,7 +83,5 @@ class GlyphSet:
         return self.table.get(token, default)
 
 
-UNICODE = GlyphSet("unicode", MappingProxyType({token: pair[0] for token, pair in _TABLE.items()}), _RAMP[0], True)
-ASCII = GlyphSet(
-    "ascii", MappingProxyType({token: pair[1] for token, pair in _TABLE.items()}), _RAMP[1], False, _EIGHTHS[1]
-)
+UNICODE = GlyphSet("unicode", MappingProxyType({token: pair[0] for token, pair in _TABLE.items()}), True)
+ASCII = GlyphSet("ascii", MappingProxyType({token: pair[1] for token, pair in _TABLE.items()}), False, _EIGHTHS[1])

@@ -117,13 +117,6 @@ class FileReadings:
         return found
 
 
-def read_file(
-    path: Path, *, pattern: str | None = None, peak_tflops_per_device: float | None = None, limit: int = READINGS_KEPT
-) -> BenchRecord:
-    """The readings of a log file as a benchmark that is over: `read_log` without its lines."""
-    return read_log(path, pattern=pattern, peak_tflops_per_device=peak_tflops_per_device, limit=limit).record
-
-
 def read_log(
     path: Path, *, pattern: str | None = None, peak_tflops_per_device: float | None = None, limit: int = READINGS_KEPT
 ) -> FileReadings:

@@ -22,13 +22,13 @@ def test_glyphs_are_one_cell_wide(glyphs: GlyphSet) -> None:
         assert len(glyph) == 1, token
         assert cell_len(glyph) == 1, token
         assert ord(glyph) not in EMOJI_PRESENTATION, token
-    assert [cell_len(char) for char in glyphs.ramp] == [1] * 9
+    assert [cell_len(char) for char in glyphs.eighths] == [1] * 9
 
 
 def test_the_ascii_set_is_ascii_and_complete() -> None:
     assert set(ASCII.table) == set(UNICODE.table)
     assert "".join(ASCII.table.values()).isascii()
-    assert ASCII.ramp.isascii()
+    assert ASCII.eighths.isascii()
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=lambda glyphs: str(glyphs.name))

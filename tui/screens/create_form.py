@@ -100,7 +100,6 @@ FIELDS: tuple[Field, ...] = (
     Field("autocheckpoint_enabled", "autocheckpoint", "--autocheckpoint-enabled", Kind.FLAG, more=True),
     Field("description", "description", "--description", more=True),
 )
-FIELD_NAMES = frozenset(field.name for field in FIELDS)
 FIELD_HINTS = {field.name: field.hint for field in FIELDS}
 ON = "yes"
 """The text of a flag that is set; an empty text is one that is not."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.bench.afterwards import FILE_BLOCK_BYTES, read_file, read_log
+from backend.bench.afterwards import FILE_BLOCK_BYTES, read_log
 from backend.bench.live import Bench
 from backend.outcomes import OperatorError
 from tests.backend.bench.test_bench import Logged, record
@@ -104,7 +104,7 @@ def test_every_reading_is_told_with_the_line_that_it_was_read_from(logged: Logge
 
 
 def test_the_figures_of_a_file_are_those_of_its_lines() -> None:
-    kept = read_file(LOGS / "maxtext_classic.log", peak_tflops_per_device=459.0)
+    kept = read_log(LOGS / "maxtext_classic.log", peak_tflops_per_device=459.0).record
     seconds = {
         int(step): float(took)
         for step, took in re.findall(
@@ -117,7 +117,7 @@ def test_the_figures_of_a_file_are_those_of_its_lines() -> None:
 
 
 def test_what_no_chip_can_reach_is_set_aside_though_nobody_said_which_it_was() -> None:
-    kept = read_file(LOGS / "maxtext_classic.log")
+    kept = read_log(LOGS / "maxtext_classic.log").record
     assert {point.step: point.set_aside for point in kept.points if point.set_aside} == {
         0: "first step",
         1: "above peak",
@@ -131,12 +131,12 @@ def test_a_file_without_a_step_is_told(tmp_path: Path) -> None:
     file = tmp_path / "empty.log"
     file.write_text("nothing of the kind\n")
     with pytest.raises(OperatorError, match="no step of a known kind"):
-        read_file(file)
+        read_log(file)
     file.write_text("took 0.5\ntook 0.25\n")
-    kept = read_file(file, pattern=r"took (?P<seconds>[\d.]+)")
+    kept = read_log(file, pattern=r"took (?P<seconds>[\d.]+)").record
     assert [point.step_time_s for point in kept.points] == [0.5, 0.25]
     with pytest.raises(OperatorError, match="can't be read"):
-        read_file(tmp_path / "missing")
+        read_log(tmp_path / "missing")
 
 
 def test_each_reading_of_a_file_leads_back_to_its_line(tmp_path: Path) -> None:

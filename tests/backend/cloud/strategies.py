@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from backend.cloud.requests import CreateRequest, DataDisk, Network
+from backend.cloud.validation import FLEX_START_MAXIMUM_S
 from backend.model import Tier
 
 LABEL = st.from_regex(r"[a-z]([a-z0-9-]{0,12}[a-z0-9])?", fullmatch=True)
@@ -87,7 +88,8 @@ def requests(draw: st.DrawFn) -> CreateRequest:
             reservation_host="folders/123" if chosen == "host" else "",
         )
     if tier is Tier.FLEX_START:
-        request = replace(request, max_run_duration_s=draw(st.one_of(st.none(), SECONDS)))
+        longest = st.integers(1, int(FLEX_START_MAXIMUM_S)).map(float)
+        request = replace(request, max_run_duration_s=draw(st.one_of(st.none(), longest)))
     match draw(st.sampled_from(["", "after", "until", "after-time", "until-time"])):
         case "after":
             request = replace(request, valid_after_duration_s=draw(SECONDS))
