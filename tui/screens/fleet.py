@@ -203,9 +203,11 @@ class FleetScreen(TableScreen):
 
     def current(self) -> QueuedResource | Slice | None:
         """What the cursor is on."""
-        row, fleet = self.table.cursor_row, self.console.fleet
+        row = self.table.cursor_row
         if row is None:
+            # Without asking for the fleet, whose facts the first frame does without.
             return None
+        fleet = self.console.fleet
         if self._pointed[0] is not fleet or self._pointed[1] != row.key:
             self._pointed = (fleet, row.key, find(fleet, row.key))
         return self._pointed[2]
