@@ -294,10 +294,12 @@ RUN_ACTIONS: tuple[Action, ...] = (
         "next-preview",
         ("f3",),
         "preview",
-        "Show the preview as JSON, gcloud alpha, gcloud or curl.",
+        "Show the preview: the job, where there is one, JSON, gcloud alpha, gcloud or curl.",
         on(CREATE),
         hint=2,
     ),
+    Action("preview-down", ("pagedown",), "preview down", "Scroll the preview a page down.", on(CREATE), Group.MOVE),
+    Action("preview-up", ("pageup",), "preview up", "Scroll the preview a page up.", on(CREATE), Group.MOVE),
     Action(
         "paste-command",
         ("f4",),

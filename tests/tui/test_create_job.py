@@ -345,6 +345,24 @@ async def test_a_race_carries_the_job_and_that_of_the_winner_goes_on(
         assert len(runs.history()) == 2
 
 
+async def test_the_page_about_a_job_is_read_to_its_end_on_a_small_screen(
+    own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(own.context, tmp_path, monkeypatch, size=SMALL) as driven:
+        screen = await form(driven, {"name": "mine", "job_command": "python3 train.py"})
+        await driven.shows("ctrl+r sends it")
+        await driven.until(lambda: screen.shipping.job is not None, "the job planned")
+        await driven.press("pagedown")
+        await driven.until(lambda: "f3 shows it" in driven.toasts())
+        await driven.press("f3")
+        await driven.shows("each worker runs at every boot")
+        assert "The startup script of a" not in driven.text
+        await driven.press("pagedown")
+        await driven.shows("The startup script of a")
+        await driven.press("pageup")
+        await driven.shows("each worker runs at every boot")
+
+
 async def test_a_form_with_its_job_is_saved_and_filled_again(
     own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

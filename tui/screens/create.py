@@ -280,6 +280,12 @@ class CreateScreen(SavingForm):
         self._dirty = True
         self.check()
 
+    def do_preview_down(self) -> None:
+        self.query_one(PreviewPane).page(1)
+
+    def do_preview_up(self) -> None:
+        self.query_one(PreviewPane).page(-1)
+
     async def do_paste_command(self) -> None:
         text = await self.console.push_screen_wait(PasteDialog())
         if text:

@@ -58,6 +58,20 @@ class PreviewPane(Vertical):
         else:
             self._place = (self._place + 1) % len(self._kinds)
 
+    def page(self, direction: int) -> None:
+        """A page down or up.
+
+        Raises:
+            OperatorError: It is not in sight.
+        """
+        if not self.display:
+            raise OperatorError("The preview is not shown.", "f3 shows it.")
+        scroll = self.query_one("#preview-scroll", VerticalScroll)
+        if direction > 0:
+            scroll.scroll_page_down(animate=False)
+        else:
+            scroll.scroll_page_up(animate=False)
+
     def show(self, request: CreateRequest, rest: Rest, *, job: str = "") -> None:
         """Draws what changed.
 

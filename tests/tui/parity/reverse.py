@@ -64,6 +64,8 @@ ACTIONS: Mapping[str, str | Alone] = {
     "open-saved": Alone.FORM,
     "save-as": Alone.FORM,
     "next-preview": "qr create",
+    "preview-down": Alone.VIEW,
+    "preview-up": Alone.VIEW,
     # The console
     "back": Alone.SCREEN,
     "close": Alone.SCREEN,
