@@ -189,6 +189,18 @@ async def test_logs_of_a_request_are_those_of_its_newest_run_though_another_cons
         await driven.until(lambda: "Nothing was run on old-d yet" in driven.toasts())
 
 
+async def test_enter_on_a_run_of_which_nothing_has_ended_opens_its_logs(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch) as driven:
+        screen = await started(driven, "run train-a/0 -- sh -c 'echo begun; sleep 60'")
+        await driven.shows("nothing has ended yet: 4 running")
+        await driven.press("enter")
+        await driven.shows("merged", "begun")
+        await screen.run_.stop()
+        await ended(driven, screen)
+
+
 async def test_x_in_a_run_means_all_its_workers_until_one_of_them_is_pointed_at(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,6 +201,10 @@ class RunScreen(TableScreen):
     def _row(self, event: LiveTable.RowActivated) -> None:
         self._show_logs(str(event.row.key))
 
+    @on(OutcomeGroups.EmptyActivated)
+    def _no_group_yet(self) -> None:
+        self._show_logs("")
+
     @on(OutcomeGroups.GroupActivated)
     def _group_activated(self, event: OutcomeGroups.GroupActivated) -> None:
         self._show_logs(event.group.first_member)

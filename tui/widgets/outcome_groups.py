@@ -140,6 +140,17 @@ class OutcomeGroups(ScrollView, can_focus=True):
         Binding("l", "activate", "log of the group", show=False, id="groups.log"),
     ]
 
+    class EmptyActivated(Message):
+        """Enter was pressed while there was no group yet."""
+
+        def __init__(self, groups: OutcomeGroups) -> None:
+            super().__init__()
+            self.groups = groups
+
+        @property
+        def control(self) -> OutcomeGroups:
+            return self.groups
+
     class GroupActivated(Message):
         """`l` or a double click on a group: show its log."""
 
@@ -287,7 +298,10 @@ class OutcomeGroups(ScrollView, can_focus=True):
         self.scroll_to(x=self.scroll_offset.x + direction * SIDEWAYS, animate=False)
 
     def action_fold(self) -> None:
-        if (group := self.current) is not None and group.lines:
+        group = self.current
+        if group is None:
+            self.post_message(self.EmptyActivated(self))
+        elif group.lines:
             self._toggled ^= {group.identity}
             self._changed()
             self._show_cursor()
