@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Static
-from textual.worker import Worker
 
 from backend import inventory
 from backend.cloud.gcloud_flags import parse_duration
@@ -34,8 +32,9 @@ from tui.screens.cost_rows import (
     state_rows,
     total_rows,
 )
+from tui.screens.journal_screen import JournalScreen
 from tui.widgets.live_table import LiveTable
-from tui.widgets.rows import Row
+from tui.widgets.rows import Column, Row
 from tui.widgets.state_timeline import StateTimeline, TimelineSpan
 from tui.wording import utc_now
 
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 PERIODS: tuple[float | None, ...] = (DAY_S, 7 * DAY_S, 30 * DAY_S, None)
 """Seconds; None counts all that the journal knows."""
 DEFAULT_S = 30 * DAY_S
-EVERY_S = 10.0
-"""Between two sums while the screen is open: chip-hours grow slowly, and the journal is read whole."""
 
 
 def period_of(text: str) -> float | None:
@@ -73,13 +70,13 @@ def beginning(period_s: float | None, now: datetime) -> datetime:
     return first if period_s is None or period_s >= now.timestamp() else now - timedelta(seconds=period_s)
 
 
-class CostsScreen(TableScreen):
-    """Added up in a thread when the screen opens, when the time changes, and once in a while."""
+class CostsScreen(JournalScreen):
+    """Added up when the screen opens, when the time changes, and once in a while: requests, or what they used together."""
 
     SCOPE = COSTS
     BINDINGS: ClassVar = bindings(COSTS)
-    CSS_PATH = "tools.tcss"
     crumb = "costs"
+    title_of_reading = "add up the costs"
 
     def __init__(self, period_s: float | None = DEFAULT_S) -> None:
         """
@@ -88,57 +85,32 @@ class CostsScreen(TableScreen):
         """
         super().__init__()
         self._period_s = period_s
-        self._totals = False
-        self._spent: list[Spent] | None = None
+        self._spent: list[Spent] = []
         self._rows: dict[bool, list[Row]] = {}
         """Of each view: requests, and their totals."""
         self._at = datetime.fromtimestamp(0, UTC)
-        self._reading: Worker[None] | None = None
-        self._next_at = float("-inf")
 
-    @property
-    def _money(self) -> bool:
-        return bool(self.console.context.prices)
+    def columns(self) -> Sequence[Column]:
+        return (*(TOTALS if self.other_view else REQUESTS), *(MONEY if self.console.context.prices else ()))
 
     def compose_body(self) -> Iterable[Widget]:
         with Container(classes="work"):
             yield Static(classes="work-head", markup=False)
-            yield LiveTable((*REQUESTS, *(MONEY if self._money else ())), id="table")
+            yield LiveTable(self.columns(), id="table")
             yield StateTimeline(classes="work-line")
             yield Static(classes="work-detail", markup=False)
 
-    def tick(self) -> None:
-        if self.console.tower is None:
-            trouble = self.console.trouble
-            self.table.set_message(
-                f"{trouble.what} {trouble.cure}" if trouble is not None else "Opening the journal …",
-                kind="error" if trouble is not None else "loading",
-            )
-            return
-        busy = self._reading is not None and not self._reading.is_finished
-        if not busy and monotonic() >= self._next_at:
-            self._next_at = monotonic() + EVERY_S
-            if self._spent is None:
-                self.table.set_message(f"Adding up {period_words(self._period_s)} …", kind="loading")
-            self._reading = self.background(self._read(), group="costs", title="add up the costs")
+    def loading_words(self) -> str:
+        return f"Adding up {period_words(self._period_s)} …"
 
-    async def _read(self) -> None:
+    async def read(self) -> None:
         tower, now = self.console.require_tower(), utc_now()
         since = beginning(self._period_s, now)
-        context = tower.context
-        try:
-            spent, rows = await asyncio.to_thread(self._add_up, tower.journal, context, since, now)
-        except OperatorError as error:
-            self._spent, self._rows = None, {}
-            # Asked again by key: a journal that fails would be told of again and again.
-            self._next_at = float("inf")
-            self.table.set_rows([])
-            again = self.console.settings.keymap.shown(BY_ID["refresh"])
-            self.table.set_message(f"{error.what} {error.cure}".strip() + f"\n{again} tries again.", kind="error")
-            self._say([])
-            raise
-        self._spent, self._rows, self._at = spent, rows, now
-        self._draw()
+        self._spent, self._rows = await asyncio.to_thread(self._add_up, tower.journal, tower.context, since, now)
+        self._at = now
+
+    def forget(self) -> None:
+        self._spent, self._rows = [], {}
 
     def _add_up(
         self, journal: Journal, context: Context, since: datetime, now: datetime
@@ -154,20 +126,16 @@ class CostsScreen(TableScreen):
         known = [hours for each in standing if (hours := at_most(each, since, self._at)) is not None]
         return sum(known) if known else None
 
-    def _draw(self) -> None:
-        spent = self._spent or []
+    def draw(self) -> None:
         self.table.set_message(f"No request was seen in {period_words(self._period_s)}.", kind="empty")
-        self._say(head_words(spent, self._period_s, self._alone()))
-        self.table.set_rows(self._rows.get(self._totals, []))
+        self.say("\n".join(head_words(self._spent, self._period_s, self._alone())))
+        self.table.set_rows(self._rows.get(self.other_view, []))
         self._tell()
-
-    def _say(self, lines: list[str]) -> None:
-        self.query_one(".work-head", Static).update(plain_text("\n".join(lines)))
 
     def chosen(self) -> Spent | None:
         """The request under the cursor; None on totals and on nothing."""
         row = self.table.cursor_row
-        return next((each for each in self._spent or () if row is not None and each.key == row.key), None)
+        return next((each for each in self._spent if row is not None and each.key == row.key), None)
 
     @on(LiveTable.RowHighlighted)
     def _tell(self) -> None:
@@ -183,23 +151,6 @@ class CostsScreen(TableScreen):
 
     # Keys
 
-    def do_refresh(self) -> None:
-        self._next_at = float("-inf")
-        self.console.do_refresh()
-        self.tick()
-
-    def do_view(self) -> None:
-        """Requests, or what they have used together."""
-        self._show(totals=not self._totals)
-
-    def _show(self, *, totals: bool) -> None:
-        self._totals = totals
-        self.apply_filter("")
-        self.table.clear_marks()
-        self.table.set_columns((*(TOTALS if totals else REQUESTS), *(MONEY if self._money else ())))
-        if self._spent is not None:
-            self._draw()
-
     def _change(self, step: int) -> None:
         known = [float("inf") if each is None else each for each in PERIODS]
         here = float("inf") if self._period_s is None else self._period_s
@@ -210,13 +161,7 @@ class CostsScreen(TableScreen):
             return
         found = min(further) if step > 0 else max(further)
         self._period_s = None if found == float("inf") else found
-        # What was being added up is of another time.
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
-        self._next_at = float("-inf")
-        self._say([f"Adding up {period_words(self._period_s)} …"])
-        self.tick()
+        self.read_anew()
 
     def do_longer_period(self) -> None:
         self._change(1)
@@ -228,18 +173,14 @@ class CostsScreen(TableScreen):
         row = self.table.cursor_row
         if row is None:
             raise OperatorError("Nothing is under the cursor.")
-        if self._totals:
+        if self.other_view:
             kind, name = cast("tuple[str, str]", row.key)
-            self._show(totals=False)
+            self.show_view(other=False)
             self.apply_filter(f"{'gen' if kind == 'generation' else kind}={name}")
             return
         spent = self.chosen()
         assert spent is not None
         self.console.push_screen(CostStatesScreen(spent, self._period_s, self._at))
-
-    @on(LiveTable.RowActivated)
-    def _activated(self) -> None:
-        self.perform(BY_ID["open"])
 
 
 class CostStatesScreen(TableScreen):

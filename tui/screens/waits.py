@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from time import monotonic
 from typing import ClassVar, cast
 
 from textual import on
 from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Static
-from textual.worker import Worker
 
 from backend.cloud.waits import Standing, Waits, standings, statistics
 from backend.journal import Journal
 from backend.outcomes import OperatorError
-from backend.sanitize import plain, plain_text
-from tui.actions import BY_ID, WAITS, bindings
+from backend.sanitize import plain
+from tui.actions import WAITS, bindings
 from tui.durations import format_duration
-from tui.screens.base import TableScreen
 from tui.screens.cost_rows import moment_cell
+from tui.screens.journal_screen import JournalScreen
 from tui.widgets.live_table import LiveTable
 from tui.widgets.rows import Cell, Column, Row, number_cell, share_cell, state_cell
 from tui.widgets.state_timeline import SHORT
 from tui.wording import count, utc_now
 
-EVERY_S = 10.0
-"""Between two looks into the journal while the screen is open."""
 MOST_WAITS = 10_000
 """Newest waits that the figures are made of."""
 SEEN = (
@@ -124,22 +120,21 @@ def now_rows(waiting: Sequence[Standing]) -> list[Row]:
     return rows
 
 
-class WaitsScreen(TableScreen):
-    """The journal's waits are read in a thread; what waits now is the fleet's."""
+class WaitsScreen(JournalScreen):
+    """The journal's waits, which are read, or what waits now, which is the fleet's."""
 
     SCOPE = WAITS
     BINDINGS: ClassVar = bindings(WAITS)
-    CSS_PATH = "tools.tcss"
     crumb = "waits"
+    title_of_reading = "read the waits"
 
     def __init__(self) -> None:
         super().__init__()
-        self._now = False
-        self._found: list[Waits] | None = None
+        self._found: list[Waits] = []
         self._waiting: list[Standing] = []
-        self._reading: Worker[None] | None = None
-        self._next_at = float("-inf")
-        self._head = ""
+
+    def columns(self) -> Sequence[Column]:
+        return NOW if self.other_view else SEEN
 
     def compose_body(self) -> Iterable[Widget]:
         with Container(classes="work"):
@@ -147,47 +142,29 @@ class WaitsScreen(TableScreen):
             yield LiveTable(SEEN, id="table")
             yield Static(classes="work-detail", markup=False)
 
+    def loading_words(self) -> str:
+        return "Reading what the journal saw …"
+
     def tick(self) -> None:
-        tower = self.console.tower
-        if tower is None:
-            trouble = self.console.trouble
-            self.table.set_message(
-                f"{trouble.what} {trouble.cure}" if trouble is not None else "Opening the journal …",
-                kind="error" if trouble is not None else "loading",
-            )
-            return
-        busy = self._reading is not None and not self._reading.is_finished
-        if not busy and monotonic() >= self._next_at:
-            self._next_at = monotonic() + EVERY_S
-            if self._found is None:
-                self.table.set_message("Reading what the journal saw …", kind="loading")
-            self._reading = self.background(self._read(), group="waits", title="read the waits")
-        if self._found is not None and self.second:
-            self._draw()
+        super().tick()
+        if self.second:
+            self.redraw()
 
-    async def _read(self) -> None:
+    async def read(self) -> None:
         tower = self.console.require_tower()
-        try:
-            self._found = await asyncio.to_thread(statistics_of, tower.journal, set(tower.context.places))
-        except OperatorError as error:
-            self._found = None
-            # Asked again by key: a journal that fails would be told of again and again.
-            self._next_at = float("inf")
-            self.table.set_rows([])
-            again = self.console.settings.keymap.shown(BY_ID["refresh"])
-            self.table.set_message(f"{error.what} {error.cure}".strip() + f"\n{again} tries again.", kind="error")
-            self._say("")
-            raise
-        self._draw()
+        self._found = await asyncio.to_thread(statistics_of, tower.journal, set(tower.context.places))
 
-    def _draw(self) -> None:
-        found = self._found or []
+    def forget(self) -> None:
+        self._found = []
+
+    def draw(self) -> None:
+        found = self._found
         self._waiting = standings(self.console.fleet.queued_resources, found, utc_now())
         times = count(sum(each.count for each in found), "wait")
         late = sum(each.is_longest for each in self._waiting)
         words = f"{times} seen from creation to PROVISIONING · {count(len(self._waiting), 'request')} waiting now"
-        self._say(words + (f", {late} of them longer than any of its kind" if late else ""))
-        if self._now:
+        self.say(words + (f", {late} of them longer than any of its kind" if late else ""))
+        if self.other_view:
             self.table.set_message("No request waits for capacity now.", kind="empty")
             self.table.set_rows(now_rows(self._waiting))
         else:
@@ -198,11 +175,6 @@ class WaitsScreen(TableScreen):
             self.table.set_rows(seen_rows(found, self._waiting))
         self._tell()
 
-    def _say(self, words: str) -> None:
-        if words != self._head:
-            self._head = words
-            self.query_one(".work-head", Static).update(plain_text(words))
-
     def chosen(self) -> Standing | None:
         """The waiting request under the cursor; None in the other view and on nothing."""
         row = self.table.cursor_row
@@ -210,7 +182,7 @@ class WaitsScreen(TableScreen):
 
     @on(LiveTable.RowHighlighted)
     def _tell(self) -> None:
-        each = self.chosen() if self._now else None
+        each = self.chosen() if self.other_view else None
         detail = self.query_one(".work-detail", Static)
         detail.display = each is not None
         if each is None:
@@ -227,35 +199,14 @@ class WaitsScreen(TableScreen):
 
     # Keys
 
-    def do_refresh(self) -> None:
-        self._next_at = float("-inf")
-        self.console.do_refresh()
-        self.tick()
-
-    def do_view(self) -> None:
-        """What was seen, or what waits now."""
-        self._show(now=not self._now)
-
-    def _show(self, *, now: bool) -> None:
-        self._now = now
-        self.apply_filter("")
-        self.table.clear_marks()
-        self.table.set_columns(NOW if now else SEEN)
-        if self._found is not None:
-            self._draw()
-
     def do_open(self) -> None:
         row = self.table.cursor_row
         if row is None:
             raise OperatorError("Nothing is under the cursor.")
-        each = self.chosen() if self._now else None
+        each = self.chosen() if self.other_view else None
         if each is not None:
             self.console.show_request(each.item.name)
             return
         _, zone, kind, tier = cast("tuple[str, str, str, str]", row.key)
-        self._show(now=True)
+        self.show_view(other=True)
         self.apply_filter(f"type={kind} zone={zone} tier={tier}")
-
-    @on(LiveTable.RowActivated)
-    def _activated(self) -> None:
-        self.perform(BY_ID["open"])
