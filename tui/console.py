@@ -254,6 +254,10 @@ class Console(App[int]):
         """Whether a key was pressed that is not painted yet."""
         raise NotImplementedError
 
+    def carried_out(self) -> tuple[list[str], list[int]]:
+        """(names of the requests that this console keeps, numbers of the races that it runs)."""
+        raise NotImplementedError
+
     def drop_forwards(self) -> None:
         raise NotImplementedError
 

@@ -216,8 +216,13 @@ class Station(Console):
             context: To open.
             arguments: The options that name it, for processes of our own: a shell is of the context that is open.
         """
+        from tui.screens.leaving import left_words
+
         self.go()
+        left = left_words(*self.carried_out(), [])
         await self.close_tower()
+        if left:
+            self.say(left)
         self.context = context
         self.context_arguments = tuple(arguments)
         self.read_only = context.read_only

@@ -263,6 +263,19 @@ async def test_the_console_is_left_with_its_race_waiting_or_given_up(
     assert left == [None if given_up else "Race 1 waits: slicetower qr race --resume 1"]
 
 
+async def test_another_context_lets_the_race_of_this_one_wait_and_says_so(
+    own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(own.context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        store = await asked_in_both_zones(driven, own)
+        await driven.app.policies.take_up(store.races()[0])
+        await driven.until(lambda: len(driven.app.fleet.find("racer")) == 2, "both are asked for")
+        await driven.app.change_context(own.context, driven.app.context_arguments)
+        assert "Race 1 waits: slicetower qr race --resume 1" in driven.toasts()
+        await driven.until(lambda: driven.app.fleet.loaded and len(driven.app.fleet.find("racer")) == 2)
+        assert PolicyStore(driven.app.require_tower().journal).races()[0].lost
+
+
 async def test_wishes_are_listed_with_what_they_met_and_taken_back(
     own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
