@@ -362,7 +362,7 @@ async def test_a_folder_is_shipped_set_up_and_run_from_the_form(
     async with console(context, tmp_path, monkeypatch, size=WIDE) as driven:
         form = await run_form(driven, "run train-a/0/0-1 -- cat hello.txt made.txt")
         form.line("sync").value = str(tmp_path / "nothing")
-        await driven.until(lambda: form.judged.mistake is not None and "packed" not in str(form.judged.mistake))
+        await driven.until(lambda: "there is no folder" in str(form.judged.mistake))
         form.line("sync").value = str(code)
         form.line("setup").value = "echo set-up > made.txt"
         form.line("environment").value = "A='b c' OWN_TOKEN"

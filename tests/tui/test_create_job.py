@@ -258,7 +258,7 @@ async def test_a_folder_is_packed_with_progress_and_broken_off_by_key(
             ended.set()
         return whole(folder, **more)
 
-    monkeypatch.setattr("tui.screens.create_shipping.from_directory", from_directory)
+    monkeypatch.setattr("tui.screens.packing.from_directory", from_directory)
     slow.set()
     async with console(own.context, tmp_path, monkeypatch, size=MEDIUM) as driven:
         screen = await form(driven, {"name": "mine", "job_command": "python3 train.py", "job_sync": str(code)})

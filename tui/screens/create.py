@@ -36,10 +36,11 @@ from tui.screens.create_form import (
 from tui.screens.create_job import COMMAND, JOB_FIELDS, job_preview, shipped_words, without_script, write_job
 from tui.screens.create_offers import PasteDialog, value_offers
 from tui.screens.create_preview import PreviewPane
-from tui.screens.create_shipping import TYPED_S, JobShipping, Packing
+from tui.screens.create_shipping import JobShipping
 from tui.screens.deeds import rest_of
 from tui.screens.form import FormBody, FormInput, FormLine, Further, PickedChoice
 from tui.screens.form_choices import SavingForm, command_requests
+from tui.screens.packing import TYPED_S, Packing
 
 EVERY = (*FIELDS, *JOB_FIELDS)
 JOB_FURTHER = tuple(field for field in JOB_FIELDS if field.more)

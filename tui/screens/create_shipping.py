@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,66 +11,15 @@ from typing import TYPE_CHECKING
 from backend.cloud.errors import CloudError
 from backend.cloud.requests import CreateRequest, Problem
 from backend.cloud.validation import problems
-from backend.local_files import own_path
 from backend.outcomes import OperatorError
-from backend.runs.bundles import Bundle, from_directory, readable
+from backend.runs.bundles import Bundle
 from tui.console import Console
 from tui.screens.create_job import BUNDLE, COMMAND, ENVIRONMENT, SYNC, planned, read_job, with_code
+from tui.screens.packing import Packing
 from tui.screens.working import work
 
 if TYPE_CHECKING:
     from backend.runs.production import ProductionJob
-
-
-TYPED_S = 0.6
-"""After the last letter of a folder before it is packed: `/` and `~` are folders too."""
-
-
-class _BrokenOff(Exception):
-    """The packing is not wanted any more."""
-
-
-class Packing:
-    """One folder being packed in a thread."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self.found: Bundle | OperatorError | None = None
-        self._stop = threading.Event()
-        self._done, self._total = 0, 0
-
-    @property
-    def words(self) -> str:
-        """How far it is."""
-        if not self._total:
-            return "looking for what is to be packed …"
-        return f"{readable(self._done)} of {readable(self._total)} packed"
-
-    async def pack(self, *, after_s: float = 0.0) -> Bundle:
-        """Packs it, after a pause; a cancellation ends the thread at the next file.
-
-        Raises:
-            OperatorError: It cannot be packed.
-        """
-        try:
-            await asyncio.sleep(after_s)
-            bundle = await asyncio.to_thread(from_directory, own_path(self.folder), progress=self._progress)
-        except OperatorError as error:
-            self.found = error
-            raise
-        finally:
-            self._stop.set()
-        self.found = bundle
-        return bundle
-
-    def stop(self) -> None:
-        """Nobody wants it any more."""
-        self._stop.set()
-
-    def _progress(self, done: int, total: int) -> None:
-        self._done, self._total = done, total
-        if self._stop.is_set():
-            raise _BrokenOff
 
 
 class JobShipping:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
 from backend.cloud.gcloud_flags import parse_duration
-from backend.local_files import own_path
 from backend.outcomes import OperatorError
 from backend.runs.bundles import Bundle
 from backend.runs.model import RunPlan, RunRequest
@@ -18,7 +17,9 @@ from tui.actions import RUN_FORM, bindings
 from tui.screens.choose import Offer
 from tui.screens.form import FormLine
 from tui.screens.form_choices import SavingForm, command_requests
+from tui.screens.packing import TYPED_S, Packing
 from tui.screens.plan_form import Judged, TargetForm
+from tui.screens.working import work
 from tui.wording import count
 
 ON = "yes"
@@ -165,8 +166,8 @@ class RunFormScreen(TargetForm, SavingForm):
         super().__init__(targets)
         self._command = command
         self._like = like
-        self._packed: tuple[str, Bundle | OperatorError | None] = ("", None)
-        """The folder that is or is being packed, and what came of it."""
+        self._packing: Packing | None = None
+        """The folder that is or is being packed."""
 
     def fields(self) -> Iterable[FormLine]:
         kept = write_form(self._like) if self._like is not None else {} if self._command else self.draft()
@@ -250,25 +251,32 @@ class RunFormScreen(TargetForm, SavingForm):
 
     def _bundle(self, folder: str) -> Bundle | OperatorError | None:
         """What would be shipped; packed in a thread, and the form is judged again when that is done."""
+        if self._packing is not None and self._packing.folder != folder:
+            self._packing.stop()
+            self._packing = None
         if not folder:
-            self._packed = ("", None)
-        elif self._packed[0] != folder:
-            self._packed = (folder, None)
-            self.background(self._pack(folder), group="pack", title="pack the folder")
-        if folder and self._packed[1] is None:
-            return OperatorError(f"{folder} is still being packed.", "It takes a moment.")
-        return self._packed[1]
+            return None
+        if self._packing is None:
+            self._packing = Packing(folder)
+            self.background(self._pack(self._packing), group="pack", title="pack the folder")
+        found = self._packing.found
+        return found if found is not None else OperatorError(self._packing.words, "ctrl+r is for when it is done.")
 
-    async def _pack(self, folder: str) -> None:
-        from backend.runs import bundles
-
-        try:
-            found: Bundle | OperatorError = await asyncio.to_thread(bundles.from_directory, own_path(folder))
-        except OperatorError as error:
-            found = error
-        if self._packed[0] == folder:
-            self._packed = (folder, found)
+    async def _pack(self, packing: Packing) -> None:
+        with suppress(OperatorError):
+            await packing.pack(after_s=TYPED_S)
+        if self._packing is packing:
             self.check()
+
+    def tick(self) -> None:
+        """How far the packing is."""
+        super().tick()
+        if self._packing is not None and self._packing.found is None:
+            self.check()
+
+    def on_unmount(self) -> None:
+        if self._packing is not None:
+            self._packing.stop()
 
     def _policy_mistakes(self, request: RunRequest, workers: Sequence[WorkerRef]) -> dict[str, OperatorError]:
         """Which of the policies cannot be planned: each is tried without the other."""
@@ -293,10 +301,11 @@ class RunFormScreen(TargetForm, SavingForm):
         if plan is None or plan.refusals:
             raise OperatorError(f"Nothing was sent: {plan.refusals[0] if plan else 'there is no plan.'}")
         if plan.request.bundle is not None:
-            from backend.runs import bundles
-
             # As it is now: it may have been edited since the form was filled.
-            fresh = await asyncio.to_thread(bundles.from_directory, own_path(plan.request.bundle.source))
+            packing = Packing(plan.request.bundle.source)
+            fresh = await work(self.console, "Pack the folder", packing.pack(), lambda: packing.words)
+            if fresh is None:
+                return
             plan = self.console.require_tower().runs.plan(replace(plan.request, bundle=fresh), plan.workers)
         run = await self.console.require_tower().runs.launch(plan)
         self.console.command_history.append(command_of(plan.request))
