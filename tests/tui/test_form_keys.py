@@ -11,6 +11,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import Input
 
 from backend.context import Context
+from tests.simulator import SimulatorFactory
 from tests.tui.driving import console
 from tui.actions import CREATE, bindings
 from tui.screens.confirm import Question
@@ -110,3 +111,29 @@ async def test_a_digit_typed_ahead_answers_no_question(tmp_path: Path, monkeypat
         assert answers == []
         await driven.press("1")
         assert answers == ["yes"]
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+async def test_a_field_that_is_filled_tells_what_may_stand_there(
+    no_color: bool, simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    async with console(simulators().context, tmp_path, monkeypatch) as driven:
+        await driven.command("run train-a -- true")
+        await driven.shows("command: hostname")
+        await driven.press("tab")
+        # It holds `all`, so it does not show its hint itself.
+        await driven.shows("batch size: all, 4, or 1,5,25%")
+        await driven.press("tab")
+        await driven.shows("on failure: stop or continue")
+        for _ in range(3):
+            await driven.press("tab")
+        await driven.shows("detached: no or yes")
+        assert "on failure: stop" not in driven.text
+        await driven.press("escape")
+        await driven.command("create")
+        await driven.shows("name: a-z, 0-9 and -, such as train-a")
+        for _ in range(3):
+            await driven.press("tab")
+        await driven.shows("slices: 1 to 256; Multislice from 2")

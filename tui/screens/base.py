@@ -145,6 +145,7 @@ class ConsoleScreen(Performs, Screen[None]):
         yield Static(self._crumbs, id="crumbs", markup=False)
         with Container(id="body"):
             yield from self.compose_body()
+        yield from self.compose_foot()
         yield Prompt(self.console.history)
         yield HintsFooter(id="hints")
 
@@ -163,6 +164,10 @@ class ConsoleScreen(Performs, Screen[None]):
 
     def compose_body(self) -> Iterable[Widget]:
         """The widgets between crumbs and prompt."""
+        return ()
+
+    def compose_foot(self) -> Iterable[Widget]:
+        """What keeps its place below the body, whatever that scrolls to."""
         return ()
 
     def on_mount(self) -> None:

@@ -33,6 +33,17 @@ NUMBERS: tuple[tuple[str, str], ...] = (
     ("port", "coordinator port"),
 )
 """Field of BenchRequest -> label; upstream's flags have the same names."""
+NUMBER_HINTS = {
+    **dict.fromkeys([name for name, _ in NUMBERS[:3]], "between slices; the three multiply to the number of slices"),
+    **dict.fromkeys([name for name, _ in NUMBERS[3:6]], "within a slice; the three multiply to its devices"),
+    "batch_size": "rows a device works on in each step",
+    "embedding_dimension": "D of the model; memory of its layers grows with its square",
+    "num_layers": "of the model, one after another",
+    "steps": "that are measured",
+    "warmup": "steps before those, which do not count",
+    "port": "of worker 0, where all processes join",
+}
+"""What a number means, shown while its field has the focus."""
 AXES = tuple(name for name, _ in NUMBERS[:6])
 SECONDS: tuple[tuple[str, str, str], ...] = (
     ("stuck_after", "ends after", "a step that takes so long"),

@@ -9,7 +9,7 @@ from backend.model import EventKind, QueuedResource
 from backend.outcomes import OperatorError
 from jobs.meshes import Mesh, default_mesh, legal_meshes
 from tui.actions import BENCH_FORM, BY_ID, bindings
-from tui.screens.bench_fields import NUMBERS, further_lines, mesh_texts, request_of
+from tui.screens.bench_fields import NUMBER_HINTS, NUMBERS, further_lines, mesh_texts, request_of
 from tui.screens.form import FormLine
 from tui.screens.plan_form import Judged, PlanForm
 from tui.wording import count
@@ -70,8 +70,8 @@ class BenchFormScreen(PlanForm):
         self._kept = self.draft()
         texts |= {name: text for name, text in self._kept.items() if name in texts}
         for name, label in NUMBERS:
-            yield FormLine(name, label, value=texts[name])
-        yield FormLine("python", "python", value=self._kept.get("python", defaults.python))
+            yield FormLine(name, label, value=texts[name], hint=NUMBER_HINTS[name])
+        yield FormLine("python", "python", value=self._kept.get("python", defaults.python), hint="there, with jax")
         yield from further_lines(self._kept)
 
     def on_mount(self) -> None:

@@ -196,6 +196,10 @@ class FormLine(Vertical):
         selector = f"#field-{self.field_name}"
         return self.query_one(selector, PickedChoice) if self._choices else self.query_one(selector, Input)
 
+    def has(self, widget: Widget) -> bool:
+        """Whether that is its control."""
+        return self._composed and widget is self.control
+
     @property
     def value(self) -> str:
         """What it says; before it is mounted, what it will begin with."""
@@ -217,7 +221,15 @@ class FormLine(Vertical):
         if isinstance(control, Input):
             control.suggester = SuggestFromList(names, case_sensitive=False)
 
+    @property
+    def words(self) -> str:
+        """What may stand here: the hint, which a field that is filled does not show itself, or the choices."""
+        if self._choices:
+            return " or ".join(choice or self._hint or "default" for choice in self._choices)
+        return self._hint
+
     def set_hint(self, hint: str) -> None:
+        self._hint = hint
         control = self.control
         if isinstance(control, Input) and control.placeholder != hint:
             control.placeholder = hint

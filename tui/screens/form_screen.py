@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from textual import events
 from textual.widget import Widget
+from textual.widgets import Static
 from textual.worker import Worker
 
 from tui.actions import Action
@@ -27,6 +28,24 @@ class FormScreen(ConsoleScreen):
     def _early(self) -> list[events.Key]:
         """Keys that came before a field had the focus: what is typed right after the key that opens a form is meant for it."""
         return []
+
+    def compose_foot(self) -> Iterable[Widget]:
+        yield Static(id="field-words", markup=False)
+
+    def refresh_frame(self) -> None:
+        super().refresh_frame()
+        self._show_field()
+
+    _field_words = ""
+
+    def _show_field(self) -> None:
+        """The field that has the focus, in words: its own hint is hidden by what is typed into it."""
+        focused = self.focused
+        line = next((line for line in self.lines.values() if focused is not None and line.has(focused)), None)
+        words = f"{line.label}: {line.words}" if line is not None and line.words else ""
+        if words != self._field_words:
+            self._field_words = words
+            self.query_one("#field-words", Static).update(words)
 
     def line(self, name: str) -> FormLine:
         """The line of one field."""
@@ -71,6 +90,8 @@ class FormScreen(ConsoleScreen):
     def set_focus(self, widget: Widget | None, scroll_visible: bool = True, from_app_focus: bool = False) -> None:
         """The first field that has the focus gets what was typed before it was there."""
         super().set_focus(widget, scroll_visible, from_app_focus)
+        if self.focused is not None:
+            self._show_field()
         if self._begun or self.focused is None:
             return
         self._begun = True

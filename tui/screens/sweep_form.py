@@ -94,11 +94,27 @@ class SweepFormScreen(PlanForm):
     def fields(self) -> Iterable[FormLine]:
         base = self._base
         yield FormLine("targets", "requests", value=self._item.name, hint="several: other slice counts")
-        yield FormLine("meshes", "meshes", value=" ".join(mesh.short() for mesh in self._meshes) or ALL)
-        yield FormLine("batches", "batches per device", value=str(base.batch_size))
-        yield FormLine("dimensions", "dimensions", value=str(base.embedding_dimension))
-        yield FormLine("limit", "at most", value="8" if not self._meshes else "0", hint="0: all")
-        yield FormLine("patience", "patience", value="0", hint="stop after so many not faster")
+        yield FormLine(
+            "meshes",
+            "meshes",
+            value=" ".join(mesh.short() for mesh in self._meshes) or ALL,
+            hint=f"{ALL}, or axes as 2x1x1/1x16x1 ...",
+        )
+        yield FormLine(
+            "batches", "batches per device", value=str(base.batch_size), hint="one or several: 65536 131072"
+        )
+        yield FormLine(
+            "dimensions", "dimensions", value=str(base.embedding_dimension), hint="one or several: 2048 4096"
+        )
+        yield FormLine(
+            "limit",
+            "at most",
+            value="8" if not self._meshes else "0",
+            hint="so many, the most promising first; 0: all",
+        )
+        yield FormLine(
+            "patience", "patience", value="0", hint="0: all are run; else the end after so many not faster"
+        )
         yield FormLine("bound", "stop at the roofline", choices=(ON, "no"))
 
     def main_widget(self) -> Widget:
