@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from backend.context import paths
 from backend.notifications import Notice, NotificationSettings, Rules
+from backend.paths import paths
 from backend.runs.fanout import Phase
 from backend.runs.live import Run
 from backend.runs.model import RunState

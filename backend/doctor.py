@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TextIO
 
-from backend.context import Context, paths
+from backend.context import Context
 from backend.outcomes import OperatorError
+from backend.paths import paths
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from backend.cloud.watch import FleetWatch
-from backend.context import paths
 from backend.model import Event, EventKind, Fleet, QueuedResourceState
+from backend.paths import paths
 from backend.sanitize import plain
 from backend.settings import read_toml
 

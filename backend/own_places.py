@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.context import Paths
+from backend.paths import Paths
 
 
 @dataclass(frozen=True, slots=True)

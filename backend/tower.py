@@ -10,9 +10,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self
 
-from backend.context import Context, Paths, paths
+from backend.context import Context
 from backend.journal import Journal
 from backend.model import Event, EventKind, Fleet, Operation, QueuedResource
+from backend.paths import Paths, paths
 
 if TYPE_CHECKING:
     from backend.bench.manager import BenchManager

@@ -40,8 +40,9 @@ from tui.toasts import Toasts
 from tui.wording import count
 
 if TYPE_CHECKING:
-    from backend.context import Context, Paths
+    from backend.context import Context
     from backend.model import Event, EventKind
+    from backend.paths import Paths
 
 NOTICES = 500
 """Own errors and actions kept for the events screen until the journal takes them."""

@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from backend.context import Paths
 from backend.logs.store import LogStore
 from backend.model import Event, EventKind, Fleet
 from backend.outcomes import OperatorError, Outcome
+from backend.paths import Paths
 from backend.runs.attached import AttachedDriver, kill_marked
 from backend.runs.audit import RunAudit
 from backend.runs.boots import BootDriver, BootPace, View

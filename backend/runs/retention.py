@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from backend.context import Paths
 from backend.outcomes import OperatorError, Outcome
+from backend.paths import Paths
 from backend.runs.audit import RunAudit
 from backend.runs.live import RunLock
 from backend.runs.model import RunHead, RunRecord, RunState

@@ -13,10 +13,11 @@ import pytest
 
 from backend.alerts import AlertSettings, SilenceRule, load_alerts
 from backend.cloud.watch import now_utc
-from backend.context import Context, Paths
+from backend.context import Context
 from backend.journal import Journal
 from backend.notifications import NotificationSettings, Notifier
 from backend.outcomes import OperatorError
+from backend.paths import Paths
 from backend.tower import Tower
 from tests.backend.runs.run_world import Desk, output, world_desk
 from tests.backend.sim.worker_world import world

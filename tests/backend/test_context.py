@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from backend.context import Context, config_names, gcloud_context, is_loopback, load_context, paths
+from backend.context import Context, config_names, gcloud_context, is_loopback, load_context
 from backend.notifications import NotificationSettings, load_notifications
 from backend.outcomes import ExitCode, OperatorError
+from backend.paths import paths
 
 GOOD = """
 name = "demo"

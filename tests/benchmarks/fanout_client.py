@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.context import Context, Paths, SSHSettings
+from backend.context import Context, SSHSettings
 from backend.journal import Journal
 from backend.outcomes import Outcome
+from backend.paths import Paths
 from backend.runs.manager import RunManager, RunRequest
 from backend.ssh import lean
 from backend.ssh.connections import ConnectionPool

@@ -15,8 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from backend.context import Context, Paths
+from backend.context import Context
 from backend.model import Fleet, Standing
+from backend.paths import Paths
 from backend.ssh import rollcall
 from backend.ssh.answers import Answers
 from backend.targets import workers_of

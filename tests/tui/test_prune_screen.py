@@ -203,8 +203,8 @@ async def test_a_read_only_console_removes_nothing(tmp_path: Path, monkeypatch: 
 
 
 def test_a_run_that_was_taken_up_again_meanwhile_is_not_pruned(tmp_path: Path) -> None:
-    from backend.context import Paths
     from backend.journal import Journal
+    from backend.paths import Paths
     from backend.runs.audit import RunAudit
     from backend.runs.model import RunState
     from backend.runs.store import RunStore

@@ -9,9 +9,9 @@ from pathlib import Path
 from backend.bench.compare import describe, to_csv, to_json_lines
 from backend.bench.model import BenchRecord
 from backend.bench.store import BenchStore
-from backend.context import paths
 from backend.journal import Journal
 from backend.outcomes import ExitCode, OperatorError
+from backend.paths import paths
 from jobs.accelerators import Accelerator, UnknownAccelerator, parse
 from jobs.meshes import advice, legal_meshes, size_problems
 from jobs.programs.sharding_flags import DTYPES

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from backend.context import paths
 from backend.outcomes import ExitCode, OperatorError
+from backend.paths import paths
 from backend.sanitize import LineSplitter, plain
 from jobs.accelerators import UnknownAccelerator, parse
 from jobs.readings import Reading, ReadingParser

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.context import Context, Paths, load_context, paths
+from backend.context import Context, load_context
 from backend.outcomes import ExitCode, OperatorError
+from backend.paths import Paths, paths
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

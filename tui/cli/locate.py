@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from backend.context import paths
 from backend.outcomes import ExitCode
 from backend.own_places import own_places
+from backend.paths import paths
 from tui.cli.output import add_format, print_json, print_table
 
 

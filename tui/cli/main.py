@@ -139,7 +139,7 @@ def database_error() -> type[sqlite3.Error]:
 def of_this_machine(error: OSError | sqlite3.Error) -> OperatorError:
     """A disk that is full, a folder that can't be written or made, and their like, as a sentence with the cure."""
     if not isinstance(error, OSError):
-        from backend.context import paths
+        from backend.paths import paths
         from backend.sqlite import told
 
         return told(paths(create=False).journal, error)

@@ -6,8 +6,8 @@ import argparse
 import asyncio
 import sys
 
-from backend.context import paths
 from backend.outcomes import ExitCode, OperatorError
+from backend.paths import paths
 from jobs.accelerators import Accelerator
 from jobs.compiler import PreflightError
 from jobs.meshes import advice

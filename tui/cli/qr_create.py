@@ -17,9 +17,10 @@ from backend.cloud.gcloud_flags import add_create_flags, request_of
 from backend.cloud.gcloud_parser import from_gcloud
 from backend.cloud.requests import CreateRequest, Problem, carrier
 from backend.cloud.validation import problems, warnings
-from backend.context import Context, paths
+from backend.context import Context
 from backend.journal import Journal
 from backend.outcomes import ExitCode, OperatorError
+from backend.paths import paths
 from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli import qr_job

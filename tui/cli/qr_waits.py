@@ -7,9 +7,9 @@ import sys
 from dataclasses import asdict
 
 from backend.cloud.waits import statistics
-from backend.context import paths
 from backend.journal import Journal
 from backend.outcomes import ExitCode
+from backend.paths import paths
 from tui.cli.output import add_format, duration, print_json, print_table, timestamp
 from tui.cli.places import add_place, context_of
 

@@ -10,8 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from backend.context import Context, paths
+from backend.context import Context
 from backend.outcomes import ExitCode, OperatorError
+from backend.paths import paths
 from backend.ssh.shell import ssh_command
 from tui.cli.session import context_of, open_tower, workers_for
 

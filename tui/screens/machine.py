@@ -144,8 +144,8 @@ class PlacesScreen(WorkScreen):
         self.begin(self._look(), "Looking how much is there")
 
     async def _look(self) -> None:
-        from backend.context import paths
         from backend.own_places import look_at, own_places
+        from backend.paths import paths
 
         for name, path in own_places(paths(create=False)).items():
             self.head(f"looking … {path}")

@@ -9,8 +9,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from backend.context import Context, Paths, SSHSettings
+from backend.context import Context, SSHSettings
 from backend.journal import Journal
+from backend.paths import Paths
 from backend.runs.manager import RunManager
 from backend.ssh.connections import ConnectionPool
 

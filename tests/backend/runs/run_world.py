@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backend.context import Context, Paths, SSHSettings
+from backend.context import Context, SSHSettings
 from backend.journal import Journal
+from backend.paths import Paths
 from backend.runs.manager import Run, RunManager, RunRequest
 from backend.ssh.connections import ConnectionPool
 from backend.ssh.hostkeys import HostKeySource

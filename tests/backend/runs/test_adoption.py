@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.context import Paths
 from backend.outcomes import ExitCode, OperatorError
+from backend.paths import Paths
 from backend.runs.adoption import adopted
 from backend.runs.boots import BootPace
 from backend.tower import Tower

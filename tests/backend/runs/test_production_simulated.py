@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.context import Paths
 from backend.outcomes import Outcome
+from backend.paths import Paths
 from backend.runs.boots import BootPace
 from backend.runs.manager import Run
 from backend.runs.model import RunState

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.context import Paths
 from backend.journal import Journal
 from backend.outcomes import OperatorError, Outcome
+from backend.paths import Paths
 from backend.runs.audit import AUDIT_FIELDS, RunAudit, who
 from backend.runs.fanout import WorkerResult
 from backend.runs.live import RunLock

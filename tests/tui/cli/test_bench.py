@@ -12,9 +12,9 @@ import pytest
 
 from backend.bench.model import BenchRecord, BenchRequest, BenchState, BenchSummary, StepPoint
 from backend.bench.store import BenchStore
-from backend.context import paths
 from backend.journal import Journal
 from backend.outcomes import ExitCode, OperatorError
+from backend.paths import paths
 from tui.cli.main import main
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.context import paths
 from backend.outcomes import ExitCode, OperatorError
+from backend.paths import paths
 from tui.cli.main import main
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"

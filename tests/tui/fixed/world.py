@@ -23,11 +23,12 @@ from backend.bench.store import BenchStore
 from backend.cloud.client import CloudClient
 from backend.cloud.errors import explain
 from backend.cloud.watch import FleetWatch
-from backend.context import Context, SSHSettings, paths
+from backend.context import Context, SSHSettings
 from backend.journal import Journal
 from backend.logs.store import LogStore
 from backend.model import Operation, QueuedResource, Slice, Standing
 from backend.outcomes import OperatorError
+from backend.paths import paths
 from backend.runs.fanout import FailurePolicy, Fanout
 from backend.runs.live import Run
 from backend.runs.manager import RunManager
