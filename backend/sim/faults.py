@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,17 @@ class Argument:
     default: Any = None
     optional: bool = False
     """A positional one that may be missing; options may always be."""
+    choices: tuple[str, ...] = ()
+    """The words that it may be; empty: any."""
+    least: float = 0
+    """The least that a number may be."""
+
+    def judge(self, value: Any) -> None:
+        """Raises OperatorError for a word or a number that means nothing here."""
+        if self.choices and value not in self.choices:
+            raise OperatorError(f"{self.name}: '{value}' is none of its words.", f"Use {', '.join(self.choices)}.")
+        if isinstance(value, int | float) and not (math.isfinite(value) and value >= self.least):
+            raise OperatorError(f"{self.name}: {value:g} is too small or no number.", f"At least {self.least:g}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +61,29 @@ def apply(world: World, name: str, values: Values) -> str:
     optional = {argument.name for argument in fault.arguments if argument.optional}
     if lacking := [key for key in missing if key in required - optional]:
         raise OperatorError(f"The fault '{name}' needs {', '.join(lacking)}.")
+    for argument in fault.arguments:
+        if (value := values.get(argument.name.lstrip("-").replace("-", "_"))) is not None:
+            argument.judge(value)
     return fault.apply(world, {**known, **{key: value for key, value in values.items() if value is not None}})
 
 
 _TARGET = Argument("target", "NAME, NAME/SLICE or NAME/SLICE/WORKER")
 _CODE = Argument("--code", "google.rpc code", int, 13)
 _MESSAGE = Argument("--message", "its text", str, refusals.internal_error().message)
-_COUNT = Argument("--count", "for so many calls", int)
+_COUNT = Argument("--count", "for so many calls", int, least=1)
 _FOR = Argument("--for", "for so many seconds", float)
 _NAME = Argument("name", "a queued resource")
+_HEALTH = ("HEALTHY", "TIMEOUT", "UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENANCE")
+"""Node.Health of the API."""
+_SYMPTOMS = (
+    "LOW_MEMORY",
+    "OUT_OF_MEMORY",
+    "EXECUTE_TIMED_OUT",
+    "MESH_BUILD_FAIL",
+    "HBM_OUT_OF_MEMORY",
+    "PROJECT_ABUSE",
+)
+"""Symptom.SymptomType of the API."""
 
 _ALL = (
     Fault(
@@ -75,7 +101,12 @@ _ALL = (
     Fault(
         "spoil",
         "a provisioning that fails after minutes, or hangs, or comes up in part",
-        (_NAME, Argument("--how", "fail, hang or partial", str, "fail"), _CODE, _MESSAGE),
+        (
+            _NAME,
+            Argument("--how", "fail, hang or partial", str, "fail", choices=("fail", "hang", "partial")),
+            _CODE,
+            _MESSAGE,
+        ),
         request_faults.spoil,
     ),
     Fault("release", "let slices that hang come up", (_NAME,), request_faults.release),
@@ -100,7 +131,7 @@ _ALL = (
         "a node's health",
         (
             Argument("target", "NAME or NAME/SLICE"),
-            Argument("--health", "the API's word", str, "UNHEALTHY_MAINTENANCE"),
+            Argument("--health", "the API's word", str, "UNHEALTHY_MAINTENANCE", choices=_HEALTH),
             Argument("--description", "its text", str, nodes.PREEMPTION_DESCRIPTION),
         ),
         request_faults.unhealthy,
@@ -110,7 +141,7 @@ _ALL = (
         "the service notices something on a worker",
         (
             _TARGET,
-            Argument("kind", "OUT_OF_MEMORY, HBM_OUT_OF_MEMORY, MESH_BUILD_FAIL ..."),
+            Argument("kind", "OUT_OF_MEMORY, HBM_OUT_OF_MEMORY, MESH_BUILD_FAIL ...", choices=_SYMPTOMS),
             Argument("--details", "its text", str, ""),
         ),
         request_faults.symptom,

@@ -193,3 +193,28 @@ def test_a_reimaged_worker_has_another_host_key_which_the_api_may_serve_later() 
     assert served() == before
     inject(world, "reimage", target="a/0/1", serve=True)
     assert [one == two for one, two in zip(served(), before, strict=True)] == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("fault", "values", "why"),
+    [
+        ("spoil", {"name": "sweep-b", "how": "fancy"}, "fail, hang, partial"),
+        ("freeze", {"target": "train-a", "for_": -5.0}, "--for"),
+        ("freeze", {"target": "train-a", "for_": float("nan")}, "--for"),
+        ("preempt", {"target": "train-a", "notice": -5.0}, "--notice"),
+        ("symptom", {"target": "train-a/0/0", "kind": "NONSENSE"}, "MESH_BUILD_FAIL"),
+        ("unhealthy", {"target": "train-a", "health": "GRUMPY"}, "UNHEALTHY_MAINTENANCE"),
+        ("error", {"method": "List*", "code": "UNAVAILABLE", "text": "x", "count": 0}, "--count"),
+        ("slow", {"method": "List*", "seconds": -1.0}, "seconds"),
+        ("capacity", {"zone": "us-west4-a", "type": "v5litepod", "chips": -1}, "chips"),
+        ("rate", {"per_minute": -1}, "per_minute"),
+    ],
+)
+def test_a_word_or_number_that_means_nothing_changes_nothing(fault: str, values: dict[str, object], why: str) -> None:
+    world = Turned("default")
+    before = world.world.revision
+    with pytest.raises(OperatorError) as refused:
+        inject(world, fault, **values)
+    assert why in f"{refused.value} {refused.value.cure}"
+    assert world.world.revision == before
+    assert world.state("train-a") == "ACTIVE"
