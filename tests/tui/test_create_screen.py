@@ -56,7 +56,7 @@ async def test_a_request_is_created_by_keyboard_alone_and_the_cursor_finds_it(
         await driven.shows("2 slices × 16 chips = 32 chips on 8 workers", "ctrl+r sends it", "v2-alpha-tpuv5-lite")
         await driven.press("ctrl+r")
         await driven.until(lambda: isinstance(driven.app.screen, Question))
-        await driven.shows("Ask for this capacity?", "fresh-a")
+        await driven.shows("Ask for this capacity?", "fresh-a", "`:cleanup`")
         await driven.press("enter")
         await driven.until(lambda: isinstance(driven.app.screen, FleetScreen))
         await driven.until(lambda: driven.app.fleet.find("fresh-a"), "the new request")

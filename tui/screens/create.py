@@ -19,6 +19,7 @@ from backend.cloud.validation import problems
 from backend.model import EventKind
 from backend.outcomes import OperatorError
 from tui.actions import BY_ID, CREATE, bindings
+from tui.command_line import in_console
 from tui.screens.choose import Offer
 from tui.screens.confirm import Choice, Question
 from tui.screens.create_advice import Advice
@@ -351,7 +352,7 @@ class CreateScreen(SavingForm):
             f"tier {request.tier.value}, runtime {request.runtime_version}",
             *(shipped_words(job) if job is not None else []),
             *([place] if place else []),
-            *(f"! {problem}" for problem in self.advice.about(request)),
+            *(f"! {in_console(str(problem))}" for problem in self.advice.about(request)),
         ]
         title = "Ask for this capacity?" if job is None else "Ask for this capacity, with its job?"
         answer = await self.console.push_screen_wait(

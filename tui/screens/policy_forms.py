@@ -18,6 +18,7 @@ from backend.model import QueuedResource
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
 from tui.actions import KEEP_FORM, RACE_FORM, bindings
+from tui.command_line import in_console
 from tui.numbers import whole_number
 from tui.screens.confirm import Choice, Question
 from tui.screens.create_job import shipped_words
@@ -161,7 +162,8 @@ class RaceFormScreen(PlanForm):
             bad += [f"{entry.name} exists there already."] if entry.key in taken else []
             mark = f"  refused: {bad[0]}" if bad else ""
             lines.append(f"  {entry.name} in {entry.zone}: {entry.node_count} × {entry.shape}{mark}")
-            lines += [f"    ! {problem}" for problem in warnings(entry, existing=self.console.fleet.queued_resources)]
+            found = warnings(entry, existing=self.console.fleet.queued_resources)
+            lines += [f"    ! {in_console(str(problem))}" for problem in found]
             if bad:
                 wrong.setdefault("types" if len(types) > 1 else "zones", bad[0])
         if len(self._entries) < 2 and "zones" not in wrong:
