@@ -9,11 +9,13 @@ from pathlib import Path
 
 from tui.actions import words
 from tui.command_line import ARGUMENTS, TARGET_WORDS
+from tui.run_words import OPTIONS, usage_of
 
 FOLDER_LIMIT = 2000
 """Entries of a folder that are looked at to complete a path."""
 FIXED: Mapping[str, Sequence[str]] = {"costs": ("1d", "7d", "30d", "all"), "export": ("csv", "jsonl")}
 """What may follow a word, whatever there is."""
+RUN_WORDS = frozenset({"run", "x"})
 PATH_WORDS = frozenset({"plot", "ctx"})
 
 
@@ -54,6 +56,8 @@ def _candidates(head: str, known: Known) -> Iterable[str]:
         offered = [word for word, action in words().items() if known.faults is not None or not action.only_simulated]
         return sorted(offered, key=lambda item: (len(item), item))
     word, *before = head.split(" ")
+    if word in RUN_WORDS:
+        return [*known.targets, *OPTIONS]
     if word in TARGET_WORDS:
         return known.targets
     if word == "theme" and not before:
@@ -84,6 +88,8 @@ def usage(text: str, known: Known) -> str:
 
         fault = FAULTS.get(rest[0])
         return f"{fault_words.usage(fault).removeprefix(fault.name).strip()}  {fault.help}".strip() if fault else ""
+    if word in RUN_WORDS and " -- " not in text and (said := usage_of(rest)):
+        return said
     return f"{ARGUMENTS.get(word, '')}  {action.help}".strip()
 
 

@@ -212,7 +212,13 @@ class Console(App[int]):
     def open_refused(self, name: str) -> bool:
         raise NotImplementedError
 
-    def open_run_form(self, targets: Sequence[str], command: str = "", like: RunRequest | None = None) -> None:
+    def open_run_form(
+        self,
+        targets: Sequence[str],
+        command: str = "",
+        like: RunRequest | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
         raise NotImplementedError
 
     def open_log_at(self, logs: RunLogs, worker: str, line: int, pattern: str) -> None:

@@ -73,8 +73,11 @@ def _listed(console: Navigation, line: CommandLine) -> None:
 
 
 def _run(console: Navigation, line: CommandLine) -> None:
-    targets = line.targets or tuple(item.name for item in _root(console).chosen())
-    console.open_run_form(targets, line.rest)
+    from tui.run_words import read_options
+
+    named, texts = read_options(line.targets)
+    targets = named or tuple(item.name for item in _root(console).chosen())
+    console.open_run_form(targets, line.rest, texts=texts)
 
 
 def _bench(console: Navigation, line: CommandLine) -> None:

@@ -186,10 +186,16 @@ class Navigation(Toolbox):
                 self.say(note, severity="warning")
         return found is not None
 
-    def open_run_form(self, targets: Sequence[str], command: str = "", like: RunRequest | None = None) -> None:
+    def open_run_form(
+        self,
+        targets: Sequence[str],
+        command: str = "",
+        like: RunRequest | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
         from tui.screens.run_form import RunFormScreen
 
-        self.push_screen(RunFormScreen(targets, command, like))
+        self.push_screen(RunFormScreen(targets, command, like, texts))
 
     async def again(self, run: Run, targets: Sequence[str]) -> None:
         """The same once more: a command by its form, with its policies; a setup after a question.

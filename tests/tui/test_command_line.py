@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from backend.outcomes import OperatorError
+from tests.tui.parity.answers import Field
+from tests.tui.parity.verbs import VERBS
 from tui.command_line import HISTORY_LIMIT, History, parse
 from tui.completion import Known, complete, usage
+from tui.run_words import OPTIONS, read_options
 
 
 def test_a_command_after_the_dashes_is_kept_as_typed() -> None:
@@ -53,6 +56,8 @@ def test_what_cannot_be_understood_says_why_and_what_to_do(text: str, words: str
         ("costs 7", "costs 7d"),
         ("costs 7d 3", None),
         ("export j", "export jsonl"),
+        ("run train-a --de", "run train-a --detach"),
+        ("w train-a --de", None),
         ("zz", None),
         ("run train-a -- ho", None),
         ("", None),
@@ -65,7 +70,7 @@ def test_completion(text: str, completed: str | None) -> None:
 
 def test_a_word_says_what_it_takes_or_does_while_it_is_typed() -> None:
     known = Known(faults=lambda: {"preempt": ("--notice",)})
-    assert usage("run", known).startswith("TARGET... [-- COMMAND]  Run a command")
+    assert usage("run", known).startswith("TARGET... [OPTIONS] [-- COMMAND]  Run a command")
     assert usage("run train-a -- ho", known) == usage("run", known)
     assert usage("refresh", known) == "Ask the API now."
     assert usage("inject preempt tr", known).startswith("TARGET [--notice NOTICE]  take the capacity")
@@ -111,3 +116,61 @@ def test_history_outlives_the_console_but_for_lines_that_begin_with_a_blank(tmp_
     broken.keep_in(tmp_path)
     broken.add("goes on")
     assert broken.lines == ("kept", "goes on")
+
+
+@pytest.mark.parametrize(
+    ("line", "targets", "texts"),
+    [
+        ("run a b --detach --gang", ("a", "b"), {"detach": "yes", "gang": "yes"}),
+        ("run --batch-size 1,5,25% a --timeout=5m", ("a",), {"batch": "1,5,25%", "timeout": "5m"}),
+        ("x a --title 'two words' --shell", ("a",), {"title": "two words", "shell": "yes"}),
+        ("run a --env A='x y' --env B", ("a",), {"environment": "'A=x y' B"}),
+        ("run a --max-failures 10% --force", ("a",), {"max_failures": "10%", "force": "yes"}),
+        ("run a --on-failure continue --sync ~/code", ("a",), {"on_failure": "continue", "sync": "~/code"}),
+        ("run a --setup 'pip install x'", ("a",), {"setup": "pip install x"}),
+        ("run a -- --detach", ("a",), {}),
+    ],
+)
+def test_options_of_a_run_fill_its_fields(line: str, targets: tuple[str, ...], texts: dict[str, str]) -> None:
+    parsed = parse(line)
+    assert parsed is not None
+    assert read_options(parsed.targets) == (targets, texts)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("run a --detatch", "no option '--detatch'. --detach is near."),
+        ("run a --nothing-alike-at-all", "There are --detach, --gang, --batch-size"),
+        ("run a -b 3", "no option '-b'"),
+        ("run a --timeout", "--timeout is followed by nothing. Write --timeout S"),
+        ("run a --timeout --detach", "--timeout is followed by nothing"),
+        ("run a --detach=yes", "--detach takes no value"),
+        ("run a --on-failure retry", "--on-failure is not 'retry'. Write stop or continue."),
+    ],
+)
+def test_an_option_that_a_run_has_not_is_said_and_never_taken_for_a_target(line: str, words: str) -> None:
+    parsed = parse(line)
+    assert parsed is not None
+    with pytest.raises(OperatorError) as told:
+        read_options(parsed.targets)
+    assert words in str(told.value)
+    assert "up bring it back" in str(told.value)
+
+
+def test_options_of_a_run_are_told_while_they_are_typed() -> None:
+    known = Known()
+    assert usage("run a --", known).startswith("--detach --gang --batch-size N --timeout S --shell --title T")
+    assert usage("run a --ba", known) == "--batch-size N  4, all, or 1,5,25%"
+    assert usage("run a --batch-size 3", known) == "N  4, all, or 1,5,25%"
+    assert usage("x a --zz", known) == "there is no option --zz"
+    assert usage("run a --detach b", known) == usage("run a --detach -- x --ba", known) == usage("run", known)
+
+
+def test_the_line_has_every_option_of_the_verb_that_is_on_the_form() -> None:
+    on_form = {
+        option: answer.name
+        for option, answer in VERBS["run"].items()
+        if option.startswith("--") and isinstance(answer, Field)
+    }
+    assert {name: option.field for name, option in OPTIONS.items()} == on_form

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from backend.context import Context
 from backend.logs.worker_log import WorkerLog
@@ -70,6 +71,31 @@ async def test_the_form_counts_targets_and_batches_and_shows_the_exact_remote_te
         await driven.press("ctrl+r")
         await driven.until(lambda: "Nothing was sent" in driven.toasts())
         assert isinstance(driven.app.screen, RunFormScreen)
+
+
+async def test_options_behind_the_word_fill_the_form_and_an_unknown_one_loses_nothing(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        line = "run train-a --detatch --batch-size 3 -- sleep 1"
+        before = driven.app.screen
+        await driven.command(line)
+        await driven.until(lambda: "no option '--detatch'. --detach is near." in driven.toasts())
+        assert driven.app.screen is before
+        await driven.press("colon", "up")
+        assert before.query_one("#prompt-input", Input).value == line
+        await driven.press("escape")
+        screen = await form(driven, "run train-a --detach --batch-size 3 --timeout 5m -- sleep 1")
+        await driven.shows("8 workers in 3 batches: 3, 3, 2")
+        filled = {name: text for name, text in screen.texts().items() if text not in ("", "no")}
+        assert filled == {
+            "targets": "train-a",
+            "command": "sleep 1",
+            "batch": "3",
+            "on_failure": "stop",
+            "timeout": "5m",
+            "detach": "yes",
+        }
 
 
 @pytest.mark.parametrize(

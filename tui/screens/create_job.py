@@ -15,8 +15,9 @@ from backend.cloud.validation import METADATA_TOTAL_LIMIT
 from backend.outcomes import OperatorError
 from backend.runs.bundles import Bundle, readable
 from backend.runs.model import RunRequest
+from tui.run_words import ON
 from tui.screens.create_form import Field, Kind, write
-from tui.screens.run_form import ON, read_form
+from tui.screens.run_form import read_form
 
 if TYPE_CHECKING:
     from backend.runs.production import ProductionJob

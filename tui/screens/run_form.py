@@ -14,6 +14,7 @@ from backend.runs.bundles import Bundle
 from backend.runs.model import RunPlan, RunRequest
 from backend.targets import WorkerRef
 from tui.actions import RUN_FORM, bindings
+from tui.run_words import ON
 from tui.screens.choose import Offer
 from tui.screens.form import FormLine
 from tui.screens.form_choices import SavingForm, command_requests
@@ -22,7 +23,6 @@ from tui.screens.plan_form import Judged, TargetForm
 from tui.screens.working import work
 from tui.wording import count
 
-ON = "yes"
 BATCH_WORDS = 8
 """Batch sizes that are written out; more are counted."""
 
@@ -156,21 +156,30 @@ class RunFormScreen(TargetForm, SavingForm):
 
     plan: RunPlan | None = None
 
-    def __init__(self, targets: Sequence[str], command: str = "", like: RunRequest | None = None) -> None:
+    def __init__(
+        self,
+        targets: Sequence[str],
+        command: str = "",
+        like: RunRequest | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
         """
         Args:
             targets: Whom.
             command: What to begin with; empty: what was typed last and not sent.
             like: A run to repeat, with its policies.
+            texts: What further fields begin with, by name.
         """
         super().__init__(targets)
         self._command = command
         self._like = like
+        self._texts = dict(texts or {})
         self._packing: Packing | None = None
         """The folder that is or is being packed."""
 
     def fields(self) -> Iterable[FormLine]:
         kept = write_form(self._like) if self._like is not None else {} if self._command else self.draft()
+        kept = {**kept, **self._texts}
         yield self.targets_line()
         yield FormLine(
             "command",
