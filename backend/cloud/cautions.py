@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from backend.cloud.requests import MAX_SLICES, CreateRequest, Problem, accelerator_of, alpha_only
 from backend.model import DEAD_STATES, QueuedResource, QueuedResourceState, Tier
+from jobs import accelerators
+from jobs.accelerators import Accelerator
 
 FLEX_START_SHORT_S = 600.0
 """Below this a flex-start run is hardly worth its boot."""
@@ -62,7 +64,8 @@ def _warn_fleet(request: CreateRequest, existing: Iterable[QueuedResource]) -> I
         for item in existing
         if (item.project, item.zone) == (request.project, request.zone) and item.name != request.name
     ]
-    dead = [item for item in here if item.state in DEAD_STATES]
+    kind = accelerator_of(request)
+    dead = [item for item in here if item.state in DEAD_STATES and _counts_against(item, kind)]
     if dead:
         chips = sum(item.chips for item in dead)
         yield Problem(
@@ -71,7 +74,6 @@ def _warn_fleet(request: CreateRequest, existing: Iterable[QueuedResource]) -> I
             f"quota of {chips} chips here.",
             f"Delete {'them' if len(dead) > 1 else 'it'} first: `slicetower qr cleanup`.",
         )
-    kind = accelerator_of(request)
     waiting = [
         item
         for item in here
@@ -87,6 +89,16 @@ def _warn_fleet(request: CreateRequest, existing: Iterable[QueuedResource]) -> I
             f"{waiting[0].name} waits already for {request.shape} {request.tier} in {request.zone}.",
             "A second request of one kind in one zone comes no sooner and uses quota; try another zone.",
         )
+
+
+def _counts_against(item: QueuedResource, kind: Accelerator | None) -> bool:
+    """Whether both count under one quota: each generation has its own. True while either's is not known."""
+    if kind is None:
+        return True
+    try:
+        return accelerators.parse(item.accelerator_type).generation == kind.generation
+    except accelerators.UnknownAccelerator:
+        return True
 
 
 def _warn_rest(request: CreateRequest) -> Iterator[Problem]:

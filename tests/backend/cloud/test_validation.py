@@ -162,6 +162,11 @@ def test_dead_requests_are_shown_with_the_chips_they_hold() -> None:
     (item,) = warnings(GOOD, existing=[qr("old", "FAILED"), qr("older", "SUSPENDED")])
     assert "old, older are dead and hold the quota" in item.what
     assert "64 chips" in item.what
+    other = qr("other", "SUSPENDED", accelerator_type="v6e-16")
+    assert warnings(GOOD, existing=[other]) == [], "another generation has a quota of its own"
+    unknown = qr("unknown", "SUSPENDED", accelerator_type="v99-16")
+    (kept,) = warnings(GOOD, existing=[other, unknown])
+    assert "unknown is dead and holds the quota of 32 chips" in kept.what
 
 
 def test_serving_quota_external_addresses_and_short_runs_are_warned_of() -> None:
