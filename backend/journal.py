@@ -184,7 +184,7 @@ class Journal:
         if subject is not None:
             query += " AND (subject = ? OR substr(subject, 1, ?) = ?)"
             values += [subject, len(subject) + 1, f"{subject}/"]
-        rows = self._read(f"{query} ORDER BY sequence DESC LIMIT ?", [*values, limit])
+        rows = self.rows(f"{query} ORDER BY sequence DESC LIMIT ?", [*values, limit])
         return [
             Event(
                 sequence=sequence,
@@ -273,7 +273,7 @@ class Journal:
 
     def timeline(self, key: tuple[str, str, str]) -> list[StateSpan]:
         """The states of a request in order; of a name that was used again, only those of the newest request."""
-        return stays.timeline(self._read(stays.TIMELINE, key))
+        return stays.timeline(self.rows(stays.TIMELINE, key))
 
     def requests_seen(self, since: datetime) -> list[SeenRequest]:
         """Every request that was there after a moment, also those that are gone, in the order of their first sight.
@@ -289,11 +289,20 @@ class Journal:
         """
         return stays.queue_waits(self._read_apart(stays.QUEUE_WAITS, [limit]))
 
-    def _read(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    def rows(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """What a query on `connection` finds: how the stores of components read.
+
+        Raises:
+            OperatorError: the file is damaged, or can't be read.
+        """
         try:
             return self.connection.execute(query, tuple(values)).fetchall()
         except sqlite3.Error as error:
             raise sqlite.told(self.path, error) from error
+
+    def row(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
+        """The first of them."""
+        return next(iter(self.rows(query, values)), None)
 
     def _read_apart(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Reads by a connection of its own, which waits for no writer and is bound to no thread."""

@@ -117,7 +117,7 @@ class Tower:
             api,
             self.journal,
             ask_passphrase=self.ask_passphrase,
-            ready_since=ReadySince(self.journal.connection, lambda: self.watch.fleet),
+            ready_since=ReadySince(self.journal, lambda: self.watch.fleet),
             instance_name=api.instance_name,
             enrolment=Enrolment(self.context, self.client, api.slice_of, self.journal, self._tell_of_keys),
             made_key=None if self.context.read_only else self._tell_of_keys,

@@ -77,14 +77,12 @@ class BenchStore:
     def records(self, *, limit: int = 200, queued_resource: str | None = None) -> list[BenchRecord]:
         """Newest first."""
         where, values = ("WHERE queued_resource = ?", [queued_resource]) if queued_resource is not None else ("", [])
-        rows = self._journal.connection.execute(
-            f"SELECT * FROM benches {where} ORDER BY started_at DESC LIMIT ?", [*values, limit]
-        )
+        rows = self._journal.rows(f"SELECT * FROM benches {where} ORDER BY started_at DESC LIMIT ?", [*values, limit])
         return [_record(row) for row in rows]
 
     def find(self, bench_id: str) -> BenchRecord | None:
         """By its id."""
-        row = self._journal.connection.execute("SELECT * FROM benches WHERE id = ?", [bench_id]).fetchone()
+        row = self._journal.row("SELECT * FROM benches WHERE id = ?", [bench_id])
         return _record(row) if row else None
 
     def get(self, bench_id: str) -> BenchRecord:
@@ -101,10 +99,10 @@ class BenchStore:
         exact = self.find(bench_id)
         if exact is not None:
             return exact
-        rows: Sequence[Any] = self._journal.connection.execute(
+        rows: Sequence[Any] = self._journal.rows(
             "SELECT * FROM benches WHERE substr(id, 1, ?) = ? ORDER BY started_at DESC LIMIT 5",
             [len(bench_id), bench_id],
-        ).fetchall()
+        )
         if not rows or not bench_id:
             raise OperatorError(f"There is no benchmark '{bench_id}'.", "`slicetower bench list` shows them.")
         if len(rows) > 1:
@@ -134,7 +132,7 @@ class BenchStore:
 
     def baselines(self) -> dict[str, BenchRecord]:
         """By name, in the order of the names."""
-        rows = self._journal.connection.execute("SELECT name, bench FROM baselines ORDER BY name").fetchall()
+        rows = self._journal.rows("SELECT name, bench FROM baselines ORDER BY name")
         return {name: record for name, bench in rows if (record := self.find(bench)) is not None}
 
     def baseline(self, name: str) -> BenchRecord:

@@ -232,12 +232,12 @@ class SweepStore:
         Raises:
             OperatorError: There is none of that id.
         """
-        row = self._journal.connection.execute("SELECT * FROM sweeps WHERE id = ?", [sweep_id]).fetchone()
+        row = self._journal.row("SELECT * FROM sweeps WHERE id = ?", [sweep_id])
         if row is None:
             raise OperatorError(f"There is no sweep '{sweep_id}'.", f"Known: {', '.join(self.ids()) or 'none'}.")
         facts: dict[str, Any] = json.loads(row[2])
         points = []
-        for _, position, request, at_most, state, bench, note, target in self._journal.connection.execute(
+        for _, position, request, at_most, state, bench, note, target in self._journal.rows(
             "SELECT * FROM sweep_points WHERE sweep = ? ORDER BY position", [sweep_id]
         ):
             own = BenchRequest.from_json(json.loads(request))
@@ -255,7 +255,7 @@ class SweepStore:
 
     def ids(self, *, limit: int = 10) -> list[str]:
         """Newest first."""
-        rows = self._journal.connection.execute("SELECT id FROM sweeps ORDER BY started_at DESC LIMIT ?", [limit])
+        rows = self._journal.rows("SELECT id FROM sweeps ORDER BY started_at DESC LIMIT ?", [limit])
         return [str(row[0]) for row in rows]
 
 

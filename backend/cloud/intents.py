@@ -142,25 +142,21 @@ class IntentStore:
         return _intent(row)
 
     def get(self, identity: int) -> Intent | None:
-        rows = self._journal.connection.execute(
-            f"SELECT {_COLUMNS} FROM intents WHERE id = ?", (identity,)
-        ).fetchall()
+        rows = self._journal.rows(f"SELECT {_COLUMNS} FROM intents WHERE id = ?", (identity,))
         return _intent(rows[0]) if rows else None
 
     def open_intents(self) -> list[Intent]:
         """All wishes that are not fulfilled, oldest first."""
-        rows = self._journal.connection.execute(
-            f"SELECT {_COLUMNS} FROM intents WHERE ended_at IS NULL ORDER BY id"
-        ).fetchall()
+        rows = self._journal.rows(f"SELECT {_COLUMNS} FROM intents WHERE ended_at IS NULL ORDER BY id")
         return [_intent(row) for row in rows]
 
     def not_made_again(self) -> list[Intent]:
         """The last recreate of each name, where its create was refused for good: newest first, with the request."""
-        rows = self._journal.connection.execute(
+        rows = self._journal.rows(
             f"SELECT {_COLUMNS} FROM intents WHERE id IN (SELECT max(id) FROM intents WHERE kind = ? "
             "GROUP BY project, zone, name) AND outcome = ? ORDER BY id DESC",
             (IntentKind.RECREATE.value, IntentOutcome.REFUSED.value),
-        ).fetchall()
+        )
         return [_intent(row) for row in rows]
 
     def attempt(self, intent: Intent, text: str) -> None:

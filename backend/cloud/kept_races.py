@@ -254,11 +254,11 @@ class RaceStore:
         return next(iter(self._races("id = ?", race)), None)
 
     def _races(self, which: str, value: int) -> list[KeptRace]:
-        rows = self._journal.connection.execute(
+        rows = self._journal.rows(
             "SELECT id, owner, alive_at, winner, ended_at, settling, ends_at "
             f"FROM races WHERE {which} ORDER BY id DESC",
             (value,),
-        ).fetchall()
+        )
         now = self._clock()
         return [
             KeptRace(
@@ -274,7 +274,7 @@ class RaceStore:
         ]
 
     def _parts(self, race: int) -> tuple[RaceEntry, ...]:
-        rows = self._journal.connection.execute(
+        rows = self._journal.rows(
             "SELECT rowid, request, request_id, outcome, asked_at, made_at, text FROM race_entries "
             "WHERE race = ? ORDER BY rowid",
             (race,),

@@ -125,16 +125,12 @@ class PolicyStore(RaceStore):
         return self.keep(keep.key)
 
     def keep(self, key: tuple[str, str, str]) -> Keep | None:
-        rows = self._journal.connection.execute(
-            f"SELECT {_KEEP} FROM keeps WHERE project = ? AND zone = ? AND name = ?", key
-        ).fetchall()
+        rows = self._journal.rows(f"SELECT {_KEEP} FROM keeps WHERE project = ? AND zone = ? AND name = ?", key)
         return self._keep(rows[0]) if rows else None
 
     def keeps(self) -> list[Keep]:
         """All policies that were not ended; `running` tells whether a process holds one."""
-        rows = self._journal.connection.execute(
-            f"SELECT {_KEEP} FROM keeps WHERE ended_at IS NULL ORDER BY project, zone, name"
-        ).fetchall()
+        rows = self._journal.rows(f"SELECT {_KEEP} FROM keeps WHERE ended_at IS NULL ORDER BY project, zone, name")
         return [self._keep(row) for row in rows]
 
     def _keep(self, row: tuple[object, ...]) -> Keep:

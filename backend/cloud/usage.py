@@ -149,9 +149,9 @@ class LimitStore:
 
     def known(self, project: str) -> list[Limit]:
         """Every limit that was told for a project."""
-        rows = self._journal.connection.execute(
+        rows = self._journal.rows(
             "SELECT quota, place, value, learned_at FROM limits WHERE project = ? ORDER BY quota, place", (project,)
-        ).fetchall()
+        )
         return [Limit(quota, place, value, datetime.fromtimestamp(at, UTC)) for quota, place, value, at in rows]
 
 

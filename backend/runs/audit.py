@@ -66,35 +66,35 @@ class RunAudit:
     """Origins and tags."""
 
     def __init__(self, journal: RunJournal) -> None:
-        self._connection = journal.connection
+        self._journal = journal
         journal.migrate("run_audit", _STEPS)
 
     def started(self, run_id: str) -> None:
         """Notes that a run was started by this process."""
         origin = who()
-        with self._connection as connection:
+        with self._journal.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO run_origins VALUES (?, ?, ?)", (run_id, origin.user, origin.host)
             )
 
     def origin(self, run_id: str) -> Origin:
-        row = self._connection.execute("SELECT user, host FROM run_origins WHERE run = ?", (run_id,)).fetchone()
+        row = self._journal.row("SELECT user, host FROM run_origins WHERE run = ?", (run_id,))
         return Origin(*row) if row else Origin()
 
     def tags(self, run_id: str) -> tuple[str, ...]:
-        rows = self._connection.execute("SELECT tag FROM run_tags WHERE run = ? ORDER BY tag", (run_id,))
+        rows = self._journal.rows("SELECT tag FROM run_tags WHERE run = ? ORDER BY tag", (run_id,))
         return tuple(str(row[0]) for row in rows)
 
     def all_tags(self) -> dict[str, tuple[str, ...]]:
         """Those of every run that has any, by its id."""
         found: dict[str, tuple[str, ...]] = {}
-        for run_id, tag in self._connection.execute("SELECT run, tag FROM run_tags ORDER BY run, tag"):
+        for run_id, tag in self._journal.rows("SELECT run, tag FROM run_tags ORDER BY run, tag"):
             found[run_id] = (*found.get(run_id, ()), str(tag))
         return found
 
     def tagged(self, tag: str) -> frozenset[str]:
         """Ids of the runs that have a tag."""
-        return frozenset(row[0] for row in self._connection.execute("SELECT run FROM run_tags WHERE tag = ?", (tag,)))
+        return frozenset(row[0] for row in self._journal.rows("SELECT run FROM run_tags WHERE tag = ?", (tag,)))
 
     def tag(self, run_id: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
         """Adds and removes tags; one that is there already, or is not there, stays so.
@@ -104,13 +104,13 @@ class RunAudit:
         """
         added = [(run_id, checked_tag(each)) for each in add]
         removed = [(run_id, checked_tag(each)) for each in remove]
-        with self._connection as connection:
+        with self._journal.transaction() as connection:
             connection.executemany("INSERT OR IGNORE INTO run_tags VALUES (?, ?)", added)
             connection.executemany("DELETE FROM run_tags WHERE run = ? AND tag = ?", removed)
 
     def forget(self, run_id: str) -> None:
         """Drops what is kept of a run here."""
-        with self._connection as connection:
+        with self._journal.transaction() as connection:
             connection.execute("DELETE FROM run_tags WHERE run = ?", (run_id,))
             connection.execute("DELETE FROM run_origins WHERE run = ?", (run_id,))
 

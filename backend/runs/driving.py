@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -136,11 +135,9 @@ class RunDriving:
         run.state = RunState.DETACHED if leaves else RunState.ENDED
         try:
             self._write_down(run, ended=not leaves)
-        except (sqlite3.Error, OperatorError) as error:
+        except OperatorError as error:
             # What became of the workers is known all the same, and told.
-            run.unrecorded = (
-                error.what if isinstance(error, OperatorError) else f"The journal can't be written: {error}."
-            )
+            run.unrecorded = error.what
         self._lock(run.id).release()
         run.dirty.clear()
         run.changed()
@@ -161,12 +158,12 @@ class RunDriving:
         while True:
             await asyncio.sleep(SAVE_S)
             run.look()
-            with suppress(sqlite3.Error):  # A full disk: what is dirty stays so, and is tried again.
+            with suppress(OperatorError):  # A full disk: what is dirty stays so, and is tried again.
                 self._save(run)
 
     def _write_ahead(self, run: Run, batch: Sequence[int]) -> None:
         """Before any command of a batch starts: a console that is killed must not leave a record that says it did not."""
-        with suppress(sqlite3.Error):
+        with suppress(OperatorError):
             self.store.update(run.id, [(place, begun(run.results[place])) for place in batch])
 
     def _save(self, run: Run) -> None:

@@ -7,12 +7,11 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Protocol
 
-from backend import sqlite
 from backend.model import Event
 from backend.outcomes import OperatorError, Outcome
 from backend.runs.fanout import Phase, WorkerResult
@@ -105,20 +104,26 @@ _WORKER_FIELDS = (
 class RunJournal(Protocol):
     """The part of backend.journal.Journal that is needed here."""
 
-    path: Path
-    connection: sqlite3.Connection
-
     def migrate(self, component: str, steps: Sequence[str]) -> None: ...
+
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]: ...
+
+    def rows(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]: ...
+
+    def row(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None: ...
 
     def record(self, events: Iterable[Event]) -> object: ...
 
 
 class RunStore:
-    """Reads and writes run records."""
+    """Reads and writes run records.
+
+    Raises:
+        OperatorError: The journal can't be read or written.
+    """
 
     def __init__(self, journal: RunJournal) -> None:
-        self._path = journal.path
-        self._connection = journal.connection
+        self._journal = journal
         self._heads: dict[str, tuple[tuple[object, ...], RunHead]] = {}
         """Of runs that have ended, with what they were read from: they are counted once."""
         journal.migrate("runs", STEPS)
@@ -143,37 +148,32 @@ class RunStore:
             record.started_at.timestamp(),
             _seconds(record.ended_at),
         )
-        try:
-            with self._connection as connection:
-                connection.execute(f"INSERT INTO runs VALUES ({','.join('?' * len(row))})", row)
-                connection.executemany(
-                    f"INSERT INTO run_workers VALUES ({','.join('?' * 12)})",
-                    [_worker_row(record.id, place, result) for place, result in enumerate(record.results)],
-                )
-        except sqlite3.Error as error:
-            raise sqlite.told(self._path, error) from error
+        workers = [_worker_row(record.id, place, result) for place, result in enumerate(record.results)]
+        with self._journal.transaction() as connection:
+            connection.execute(f"INSERT INTO runs VALUES ({','.join('?' * len(row))})", row)
+            connection.executemany(f"INSERT INTO run_workers VALUES ({','.join('?' * 12)})", workers)
 
     def update(self, run_id: str, results: Iterable[tuple[int, WorkerResult]]) -> None:
         """Writes the present state of some workers, by their place in the run."""
         rows = [_worker_row(run_id, place, result) for place, result in results]
         if rows:
-            with self._connection as connection:
+            with self._journal.transaction() as connection:
                 connection.executemany(f"INSERT OR REPLACE INTO run_workers VALUES ({','.join('?' * 12)})", rows)
 
     def set_state(self, run_id: str, state: RunState, ended_at: datetime | None) -> None:
-        with self._connection as connection:
+        with self._journal.transaction() as connection:
             connection.execute(
                 "UPDATE runs SET state = ?, ended_at = ? WHERE id = ?", (state, _seconds(ended_at), run_id)
             )
 
     def set_note(self, run_id: str, note: str) -> None:
         """The operator's own words on a run."""
-        with self._connection as connection:
+        with self._journal.transaction() as connection:
             connection.execute("UPDATE runs SET note = ? WHERE id = ?", (note, run_id))
 
     def delete(self, run_id: str) -> None:
         """Forgets a run; its logs are the caller's."""
-        with self._connection as connection:
+        with self._journal.transaction() as connection:
             connection.execute("DELETE FROM run_workers WHERE run = ?", (run_id,))
             connection.execute("DELETE FROM run_symptoms WHERE run = ?", (run_id,))
             connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
@@ -204,9 +204,9 @@ class RunStore:
 
     def heads(self, *, limit: int = 200) -> list[RunHead]:
         """The newest runs first, without their workers: cheap however many those are, and cheaper when asked again."""
-        rows = self._connection.execute(
+        rows = self._journal.rows(
             "SELECT id, state, note, started_at, ended_at FROM runs ORDER BY started_at DESC LIMIT ?", (limit,)
-        ).fetchall()
+        )
         known, self._heads = self._heads, {}
         found = []
         for row in rows:
@@ -218,10 +218,10 @@ class RunStore:
         return found
 
     def _head(self, run_id: str, state: str, note: str, started_at: float, ended_at: float | None) -> RunHead:
-        request = self._connection.execute("SELECT request FROM runs WHERE id = ?", (run_id,)).fetchone()[0]
+        (request,) = self._required(run_id, "request")
         summary: dict[Outcome, int] = {}
         phases: dict[str, int] = {}
-        for outcome, phase, number in self._connection.execute(
+        for outcome, phase, number in self._journal.rows(
             "SELECT outcome, phase, count(*) FROM run_workers WHERE run = ? GROUP BY outcome, phase ORDER BY min(place)",
             (run_id,),
         ):
@@ -249,21 +249,26 @@ class RunStore:
 
     def open_ids(self, context: str = "") -> list[tuple[str, RunState]]:
         """Ids and states of the same, without their workers; of one context where one is given."""
-        rows = self._connection.execute(
+        rows = self._journal.rows(
             "SELECT id, state FROM runs WHERE state != 'ended' AND (? = '' OR context = ?) ORDER BY started_at",
             (context, context),
         )
         return [(str(run_id), RunState(state)) for run_id, state in rows]
 
     def _ids(self, clause: str, values: tuple[object, ...]) -> list[str]:
-        return [str(row[0]) for row in self._connection.execute(f"SELECT id FROM runs {clause}", values)]
+        return [str(row[0]) for row in self._journal.rows(f"SELECT id FROM runs {clause}", values)]
+
+    def _required(self, run_id: str, columns: str) -> tuple[Any, ...]:
+        row = self._journal.row(f"SELECT {columns} FROM runs WHERE id = ?", (run_id,))
+        if row is None:
+            raise OperatorError(f"Run {run_id} was removed, by another slicetower.")
+        return row
 
     def _read(self, run_id: str) -> RunRecord:
-        row = self._connection.execute(
-            "SELECT context, state, request, remote_text, bundle_digest, bundle_source, note, started_at, ended_at "
-            "FROM runs WHERE id = ?",
-            (run_id,),
-        ).fetchone()
+        row = self._required(
+            run_id,
+            "context, state, request, remote_text, bundle_digest, bundle_source, note, started_at, ended_at",
+        )
         results = tuple(self.results(run_id))
         return RunRecord(
             id=run_id,
@@ -282,7 +287,7 @@ class RunStore:
 
     def results(self, run_id: str) -> list[WorkerResult]:
         """The workers of a run as they were last written, in the run's order."""
-        rows = self._connection.execute(
+        rows = self._journal.rows(
             "SELECT worker, outcome, phase, exit_code, signal, started_at, ended_at, output_bytes, error, process_group "
             "FROM run_workers WHERE run = ? ORDER BY place",
             (run_id,),
@@ -310,12 +315,12 @@ class RunStore:
             for each in symptoms
         ]
         if rows:
-            with self._connection as connection:
+            with self._journal.transaction() as connection:
                 connection.executemany("INSERT OR IGNORE INTO run_symptoms VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def symptoms(self, run_id: str, workers: Sequence[WorkerRef]) -> list[Sighting]:
         """The same, in the order in which they were seen; what this release does not know any more is left out."""
-        rows = self._connection.execute(
+        rows = self._journal.rows(
             "SELECT place, line, text, blames FROM run_symptoms WHERE run = ? ORDER BY rowid", (run_id,)
         )
         found = (

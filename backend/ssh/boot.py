@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable
 
 from backend.model import Fleet
-from backend.ssh.hostkeys import node_of
+from backend.ssh.hostkeys import KeyJournal, node_of
 from backend.targets import WorkerRef
 
 YOUNG_S = 900.0
@@ -18,12 +17,12 @@ class ReadySince:
     """Answers from the journal's node states; asked only when a worker refuses the key.
 
     Args:
-        connection: The journal's.
+        journal: Where they are kept.
         fleet: The fleet as it is known now.
     """
 
-    def __init__(self, connection: sqlite3.Connection, fleet: Callable[[], Fleet]) -> None:
-        self._connection = connection
+    def __init__(self, journal: KeyJournal, fleet: Callable[[], Fleet]) -> None:
+        self._journal = journal
         self._fleet = fleet
         self._first_asked: dict[str, float] = {}
 
@@ -40,11 +39,11 @@ class ReadySince:
             ),
             None,
         )
-        row = self._connection.execute(
+        row = self._journal.row(
             "SELECT MAX(at) FROM events WHERE subject = ? AND project = ? AND zone = ? "
             "AND kind = 'node-state' AND after = 'READY'",
             (f"{worker.queued_resource}/{worker.slice_index}", worker.project, worker.zone),
-        ).fetchone()
+        )
         seen = row[0] if row is not None else None
         if seen is not None and (created is None or seen >= created):
             return float(seen)

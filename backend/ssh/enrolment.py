@@ -145,9 +145,9 @@ class Enrolment:
                 cure="Name a key file with key = in the [ssh] of the context.",
             )
         known = _words(key)
-        row = self._journal.connection.execute(
+        row = self._journal.row(
             "SELECT added_at FROM added_keys WHERE node = ? AND user = ? AND key = ?", (node_of(worker), user, known)
-        ).fetchone()
+        )
         added_at = float(row[0]) if row is not None else 0.0
         if _holds(present, user, known):
             return Enrolled(
@@ -167,7 +167,7 @@ class Enrolment:
             )
         await self._service.add_ssh_key(item, user, key)
         now = time.time()
-        with self._journal.connection as connection:
+        with self._journal.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO added_keys (node, user, key, added_at) VALUES (?, ?, ?, ?)",
                 (node_of(worker), user, known, now),

@@ -11,9 +11,10 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import asyncssh
 
@@ -65,9 +66,13 @@ class HostKeySource(Protocol):
 class KeyJournal(Protocol):
     """The part of backend.journal.Journal that is needed here."""
 
-    connection: sqlite3.Connection
-
     def migrate(self, component: str, steps: Sequence[str]) -> None: ...
+
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]: ...
+
+    def rows(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]: ...
+
+    def row(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None: ...
 
     def record(self, events: Iterable[Event]) -> object: ...
 
@@ -286,7 +291,7 @@ class HostKeys:
         for start in range(0, len(nodes), NODES_AT_ONCE):
             some = nodes[start : start + NODES_AT_ONCE]
             query = f"SELECT node, worker_index, keys FROM hostkeys WHERE node IN ({','.join('?' * len(some))})"
-            for node, index, keys in self._journal.connection.execute(query, some):
+            for node, index, keys in self._journal.rows(query, some):
                 if (node, index) in places:
                     self._texts[node, index] = str(keys)
 
@@ -311,13 +316,13 @@ class HostKeys:
         rows, self._unwritten = self._unwritten, []
         if rows:
             try:
-                with self._journal.connection as connection:
+                with self._journal.transaction() as connection:
                     connection.executemany(
                         "INSERT OR REPLACE INTO hostkeys (node, worker_index, keys, origin, pinned_at) "
                         "VALUES (?, ?, ?, ?, ?)",
                         rows,
                     )
-            except sqlite3.Error:
+            except OperatorError:
                 # A full disk: kept, and tried with the next pins; what is lost is asked of the API again.
                 self._unwritten = rows + self._unwritten
 

@@ -44,19 +44,19 @@ class Boots:
     """The boot of each worker at its last look, in the journal."""
 
     def __init__(self, journal: Journal) -> None:
-        self._connection = journal.connection
+        self._journal = journal
         journal.migrate("boots", _STEPS)
 
     def last(self, worker: WorkerRef) -> str:
         """Empty when it was never looked at."""
-        row = self._connection.execute(
+        row = self._journal.row(
             "SELECT boot FROM boots WHERE node = ? AND worker = ?", (node_of(worker), worker.worker_index)
-        ).fetchone()
+        )
         return str(row[0]) if row else ""
 
     def keep(self, seen: Sequence[tuple[WorkerRef, str]]) -> None:
         at = datetime.now(UTC).timestamp()
-        with self._connection as connection:
+        with self._journal.transaction() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO boots VALUES (?, ?, ?, ?)",
                 [(node_of(worker), worker.worker_index, boot, at) for worker, boot in seen],

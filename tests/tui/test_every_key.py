@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from backend.journal import Journal
 from tests.tui.fixed import facts
 from tests.tui.fixed.scenes import (
     Way,
@@ -254,6 +255,48 @@ async def test_every_key_of_a_screen_does_something(
             driven.told.clear()
     assert not silent, f"keys of {scope} that did nothing"
     assert not broken
+
+
+AGAIN = {"runs": "4", "benches": "5", "policies": "9"}
+"""Keys that lead to a list, whatever the journal says."""
+TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+
+
+def drop_tables(journal: Journal) -> None:
+    for (name,) in journal.connection.execute(TABLES).fetchall():
+        journal.connection.execute(f"DROP TABLE {name}")
+
+
+def refuse_writes(journal: Journal) -> None:
+    journal.connection.execute("PRAGMA query_only = ON")
+
+
+@pytest.mark.parametrize("failure", [drop_tables, refuse_writes])
+@pytest.mark.parametrize("scope", AGAIN)
+async def test_no_key_of_a_screen_goes_down_with_the_journal(
+    scope: str, failure: Callable[[Journal], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The screen has its rows, then the journal fails: each key tells it as a sentence."""
+    async with fixed_console(tmp_path, monkeypatch, size=WIDE) as driven:
+        driven.listen(monkeypatch)
+        await come_back(driven, scope)
+        home = list(driven.app.screen_stack)
+        failure(driven.app.require_tower().journal)
+        for action, key in keys_of(scope):
+            for press in (key, "enter", "y"):
+                # What a question or a form that came of it is answered with goes into the journal too.
+                await driven.press(press)
+                await driven.pilot.pause(0.05)
+            broken = [said for said in driven.told if BROKEN in said]
+            assert not broken, f"{action.id} ({key})"
+            assert driven.app.tower is not None
+            while driven.app.screen not in home:
+                driven.app.pop_screen()
+                await driven.pilot.pause()
+            if driven.app.screen is not home[-1]:
+                await driven.press(AGAIN[scope])
+                home = list(driven.app.screen_stack)
+        assert any(word in driven.toasts() for word in ("is damaged", "can't be written"))
 
 
 def test_every_screen_of_the_registry_is_reached_here_or_by_its_own_tests() -> None:

@@ -29,6 +29,7 @@ class Kept:
     paths: Paths
     store: RunStore
     audit: RunAudit
+    journal: Journal
 
     def add(self, run_id: str, days: float, outcome: Outcome = Outcome.OK, state: RunState = RunState.ENDED) -> None:
         """A run that ended so many days ago, with 100 bytes of logs."""
@@ -56,7 +57,7 @@ class Kept:
 def kept(tmp_path: Path) -> Iterator[Kept]:
     paths = Paths(tmp_path / "config", tmp_path / "state")
     journal = Journal.open(paths.journal)
-    yield Kept(paths, RunStore(journal), RunAudit(journal))
+    yield Kept(paths, RunStore(journal), RunAudit(journal), journal)
     journal.close()
 
 
@@ -156,7 +157,7 @@ def test_a_list_of_many_runs_counts_their_workers_without_reading_them_and_ended
     kept.add("20261129-000000-bbbb", 1, Outcome.FAILED)
     kept.add("20261130-000000-cccc", 0, Outcome.PENDING, RunState.RUNNING)
     asked: list[str] = []
-    kept.store._connection.set_trace_callback(asked.append)
+    kept.journal.connection.set_trace_callback(asked.append)
     heads = kept.store.heads()
     assert [(head.id[-4:], head.size, dict(head.summary)) for head in heads] == [
         ("cccc", 1, {Outcome.PENDING: 1}),
