@@ -51,10 +51,17 @@ class Keymap:
         what = f"{key_name(key)} ({', '.join(list(elsewhere)[:2])})" if elsewhere else key_name(key)
         return f"{what} does nothing here. {help_key} lists what does."
 
-    def shown(self, action: Action) -> str:
-        """The first key, as people write it; empty when the action has none."""
-        keys = self.keys(action)
-        return key_name(keys[0]) if keys else ""
+    def shown(self, action: Action, *, typing: bool = False) -> str:
+        """The first key, as people write it; empty when the action has none.
+
+        Args:
+            action: What it does.
+            typing: A text field has the keys: one that it does not take for a letter goes first.
+        """
+        names = [key_name(key) for key in self.keys(action)]
+        if typing:
+            names.sort(key=lambda name: len(name) == 1)
+        return names[0] if names else ""
 
 
 def normal_key(text: str) -> str | None:

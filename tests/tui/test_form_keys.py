@@ -137,3 +137,16 @@ async def test_a_field_that_is_filled_tells_what_may_stand_there(
         for _ in range(3):
             await driven.press("tab")
         await driven.shows("slices: 1 to 256; Multislice from 2")
+
+
+async def test_the_footer_names_a_key_for_help_that_a_text_field_does_not_take_for_a_letter(
+    simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(simulators().context, tmp_path, monkeypatch) as driven:
+        await driven.shows("train-a", "? help")
+        await driven.press("C")
+        await driven.until(lambda: isinstance(driven.app.screen.focused, Input))
+        await driven.shows("f1 help")
+        assert "? help" not in driven.text
+        await driven.press("f1")
+        await driven.shows("help: create")

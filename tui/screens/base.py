@@ -12,7 +12,7 @@ from textual.containers import Container
 from textual.events import Key
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
 from backend.outcomes import OperatorError
@@ -96,9 +96,10 @@ class Performs:
         keymap = self.console.settings.keymap
         found = hints(self.SCOPE, read_only=self.console.read_only)
         shown = [action for action in found if self.applies(action)]
+        typing = isinstance(cast("Screen[Any]", self).focused, Input)
         return [
             Hint(
-                keymap.shown(action),
+                keymap.shown(action, typing=typing),
                 action.title,
                 # The way to all the others is never dropped.
                 priority=len(shown) + 1 if action.id == "help" else len(shown) - place,
