@@ -76,6 +76,8 @@ class LostRace:
     id: int
     entries: tuple[CreateRequest, ...]
     """Those that may have been made."""
+    waits: bool = False
+    """It waits on purpose for a process, undecided: its entries are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class KeptRace:
     settling: bool = False
     """It is decided; what lost is being cancelled."""
     ended: bool = False
+    released: bool = False
+    """Whoever ran it has let it wait for another process."""
     left_s: float = RACE_TIMEOUT_S
     """Until it is given up; its clock stands still while nobody runs it."""
 
@@ -268,6 +272,7 @@ class RaceStore:
                 winner=str(winner),
                 settling=bool(settling),
                 ended=ended_at is not None,
+                released=ended_at is None and not owner,
                 left_s=_left_s(float(alive_at), ends_at),
             )
             for race, owner, alive_at, winner, ended_at, settling, ends_at in rows
@@ -295,7 +300,11 @@ class RaceStore:
     def lost_races(self) -> list[LostRace]:
         """Races that nobody runs any more and nobody ended."""
         return [
-            LostRace(race.id, tuple(each.request for each in race.parts if each.may_exist))
+            LostRace(
+                race.id,
+                tuple(each.request for each in race.parts if each.may_exist),
+                waits=race.released and not race.settling,
+            )
             for race in reversed(self.races(ended=0))
             if race.lost
         ]

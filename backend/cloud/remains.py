@@ -24,6 +24,8 @@ class Remains:
     """Entries of lost races that still wait for capacity."""
     winners: tuple[QueuedResource, ...]
     """Entries of lost races that are ACTIVE: kept, since somebody may use them."""
+    waiting: tuple[tuple[QueuedResource, int], ...] = ()
+    """Entries of races that wait on purpose for a process, each with its race: wanted, unless somebody says otherwise."""
 
     @property
     def requests(self) -> tuple[QueuedResource, ...]:
@@ -35,7 +37,7 @@ class Remains:
         return sum(item.chips for item in self.dead)
 
     def __bool__(self) -> bool:
-        return bool(self.dead or self.orphans or self.zombies)
+        return bool(self.dead or self.orphans or self.zombies or self.waiting)
 
 
 def remains(fleet: Fleet, lost_races: Sequence[LostRace]) -> Remains:
@@ -45,6 +47,7 @@ def remains(fleet: Fleet, lost_races: Sequence[LostRace]) -> Remains:
         lost_races: Of the journal (`PolicyStore.lost_races`).
     """
     entered = {entry.key for race in lost_races for entry in race.entries}
+    wanted = {entry.key: race.id for race in lost_races if race.waits for entry in race.entries}
     left = [item for item in fleet.queued_resources if item.key in entered and item.state not in DEAD_STATES]
     stale = {(poll.project, poll.zone) for poll in fleet.polls if poll.error}
     return Remains(
@@ -54,8 +57,13 @@ def remains(fleet: Fleet, lost_races: Sequence[LostRace]) -> Remains:
             for each in fleet.standalone
             if each.queued_resource and each.zone != inventory.ZONE and (each.project, each.zone) not in stale
         ),
-        zombies=tuple(item for item in left if item.state != QueuedResourceState.ACTIVE),
+        zombies=tuple(item for item in left if item.state != QueuedResourceState.ACTIVE and item.key not in wanted),
         winners=tuple(item for item in left if item.state == QueuedResourceState.ACTIVE),
+        waiting=tuple(
+            (item, wanted[item.key])
+            for item in left
+            if item.key in wanted and item.state != QueuedResourceState.ACTIVE
+        ),
     )
 
 

@@ -160,6 +160,31 @@ async def test_a_race_that_nobody_runs_is_given_up_and_its_zombies_go(
         await driven.until(lambda: screen.race_here() is None or screen.race_here().ended)  # type: ignore[union-attr]
 
 
+async def test_cleaning_up_spares_what_a_race_has_that_waits_for_a_process(
+    own: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(own.context, tmp_path, monkeypatch, size=MEDIUM) as driven:
+        await driven.shows("big-c", "WAITING", "old-d")
+        store = PolicyStore(driven.app.require_tower().journal)
+        big = driven.app.fleet.find("big-c")[0]
+        race = store.start_race([CreateRequest("big-c", big.project, big.zone, "v5p-128")])
+        assert store.ask_entry(race, store.races()[0].parts[0])
+        store.release_race(race)
+        told = f"entry of race {race}, which waits: a in policies takes it up"
+        await driven.press("X")
+        await driven.shows("Delete 2 dead requests?", "big-c  WAITING", told, "1 Delete 2", "3 Delete all 3")
+        await answer(driven, "1")
+        await driven.until(lambda: not driven.app.fleet.find("old-d"), "old-d deleted")
+        assert driven.app.fleet.find("big-c")
+        assert [each.id for each in store.races(ended=0)] == [race]
+        await driven.until(lambda: not driven.app.fleet.find("taken-e"), "taken-e deleted")
+        await driven.press("X")
+        await driven.shows("Nothing is dead. Delete what waits for a race?", told, "1 Keep them")
+        await answer(driven, "2")
+        await driven.until(lambda: not driven.app.fleet.find("big-c"), "big-c deleted")
+        assert store.races(ended=0) == []
+
+
 async def asked_in_both_zones(driven: Console, own: Simulator) -> PolicyStore:
     """A race of another process that waits in both zones, and is let go of."""
     for zone in ZONES:

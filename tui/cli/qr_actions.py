@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from dataclasses import replace
 
 from backend.cloud import equivalents
 from backend.cloud.intents import IntentKind, IntentStore
@@ -63,6 +64,9 @@ def add_recreate(parser: argparse.ArgumentParser) -> None:
 def add_cleanup(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Deletes what is dead (FAILED, SUSPENDED) or left over, and goes on with deletes that were kept."
+    )
+    parser.add_argument(
+        "--waiting-races", action="store_true", help="also entries of races that wait for a process to take them up"
     )
     common(parser, run_async=False)
 
@@ -226,7 +230,17 @@ async def cleanup(arguments: argparse.Namespace) -> int:
         policies = PolicyStore(tower.journal)
         lost_races = policies.lost_races()
         found = remains(fleet, lost_races)
+        if arguments.waiting_races:
+            found = replace(found, zombies=(*found.zombies, *(item for item, _ in found.waiting)), waiting=())
+        else:
+            lost_races = [race for race in lost_races if not race.waits]
         dead, orphans, zombies = found.dead, found.orphans, found.zombies
+        for item, kept_by in found.waiting:
+            print(
+                f"{item.name} in {item.zone} is an entry of race {kept_by}, which waits: kept."
+                f" `slicetower qr race --resume {kept_by}` takes it up, --waiting-races deletes it.",
+                file=sys.stderr,
+            )
         for item in found.winners:
             print(f"{item.name} in {item.zone} is ACTIVE, of a race that nobody runs: kept.", file=sys.stderr)
         if arguments.dry_run:

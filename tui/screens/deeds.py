@@ -9,6 +9,7 @@ from backend.context import Context
 from backend.model import EventKind, QueuedResource, Slice
 from backend.outcomes import OperatorError
 from backend.sanitize import plain
+from tui.actions import BY_ID
 from tui.screens.confirm import Ask, Choice, Question, TypedConfirmation
 from tui.wording import count, fold, in_state, utc_now
 
@@ -158,17 +159,31 @@ async def cleanup(console: Console) -> None:
     lines += [
         f"{each.node_id}  node without its request {each.queued_resource}  {each.zone}" for each in found.orphans
     ]
+    key = console.settings.keymap.shown(BY_ID["take-up"])
+    lines += [
+        f"{consequences(console, [item])[0]}  entry of race {race}, which waits: {key} in policies takes it up"
+        for item, race in found.waiting
+    ]
     if found.dead:
         lines += ["", f"The dead hold quota for {count(found.chips, 'chip')} and never come back."]
     number = len(found.requests) + len(found.orphans)
-    choices = (Choice("yes", f"Delete {number}", "error"), Choice("no", "Keep them"))
+    choices = [Choice("yes", f"Delete {number}", "error")] if number else []
+    choices.append(Choice("no", "Keep them"))
+    if found.waiting:
+        # Never in one breath with the dead: somebody let them wait.
+        choices.append(Choice("all", f"Delete all {number + len(found.waiting)}, of races that wait too", "error"))
     title = f"Delete {count(len(found.dead), 'dead request')}?" if not found.orphans else f"Delete {number}?"
-    if await console.push_screen_wait(Question(title, lines, choices, chosen=1)) != "yes":
+    if not number:
+        title = "Nothing is dead. Delete what waits for a race?"
+    answer = await console.push_screen_wait(Question(title, lines, choices, chosen=1 if number else 0))
+    if answer not in ("yes", "all"):
         return
-    if found.requests:
-        await _send_deletes(console, found.requests)
+    deleted = [*found.requests, *((item for item, _ in found.waiting) if answer == "all" else ())]
+    if deleted:
+        await _send_deletes(console, deleted)
         for race in races:
-            policies.drop_race(race.id)
+            if answer == "all" or not race.waits:
+                policies.drop_race(race.id)
     for each in found.orphans:
         if await delete_orphan(tower.client, each, NODE_TIMEOUT_S):
             console.note(

@@ -278,6 +278,14 @@ def test_a_race_whose_process_was_killed_is_found_again(tmp_path: Path) -> None:
     assert [entry.zone for entry in lost.entries] == ["us-west4-a", "us-east5-a"], (
         "what was never asked for is nobody's"
     )
+    assert not lost.waits, "its process was killed: nobody let it wait"
     assert store.drop_race(race)
     assert store.lost_races() == []
+    again = store.start_race(entries("us-west4-a"))
+    store.release_race(again)
+    assert [each.waits for each in store.lost_races()] == [True]
+    assert store.take_race(again)
+    store.settle_race(again, "")
+    store.release_race(again)
+    assert [each.waits for each in store.lost_races()] == [False], "it is decided: what lost is to go"
     journal.close()

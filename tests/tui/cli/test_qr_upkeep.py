@@ -217,6 +217,28 @@ def test_cleanup_finds_what_a_killed_race_left_waiting(
     assert "Nothing is dead" in run(world, "qr", "cleanup", "--yes").err
 
 
+def test_cleanup_spares_what_a_race_has_that_waits_for_a_process(
+    run: Run, simulators: SimulatorFactory, tmp_path: Path
+) -> None:
+    world = simulators(scenario="empty", fresh=True)
+    world.inject("capacity", "us-west4-a", "v5litepod", "0")
+    assert run(world, "qr", "create", "racer", *GOOD).code == ExitCode.OK
+    journal = Journal.open(tmp_path / "state" / "slicetower" / "journal.db")
+    store = PolicyStore(journal)
+    race = store.start_race([CreateRequest("racer", "demo-project", "us-west4-a", "v5litepod-16")])
+    assert store.ask_entry(race, store.races()[0].parts[0])
+    store.release_race(race)
+    spared = run(world, "qr", "cleanup", "--yes", "--format=json")
+    assert (spared.code, spared.lines) == (ExitCode.OK, [])
+    assert f"racer in us-west4-a is an entry of race {race}, which waits: kept." in spared.err
+    assert f"`slicetower qr race --resume {race}` takes it up" in spared.err
+    assert store.races(ended=0), "the race is still to be taken up"
+    done = run(world, "qr", "cleanup", "--waiting-races", "--yes", "--format=json")
+    assert [line["name"] for line in done.lines] == ["racer"]
+    assert store.races(ended=0) == []
+    journal.close()
+
+
 def test_waits_are_told_by_type_zone_and_tier_once_they_were_seen_whole(
     run: Run, default: Simulator, tmp_path: Path
 ) -> None:

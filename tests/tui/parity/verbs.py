@@ -126,7 +126,11 @@ VERBS: Mapping[str, Mapping[str, Answer]] = {
     "qr reset": {"": Key("reset"), "NAME": Word("reset", "NAME"), "--timeout": Reason.WAITING},
     "qr recreate": {"": Key("recreate"), "NAME": Word("recreate", "NAME"), "--timeout": Reason.WAITING},
     "qr adopt": {"": Key("adopt"), "NAME": Word("adopt", "NAME")},
-    "qr cleanup": {"": Key("cleanup"), "--timeout": Reason.WAITING},
+    "qr cleanup": {
+        "": Key("cleanup"),
+        "--waiting-races": Key("cleanup", "asks for them apart"),
+        "--timeout": Reason.WAITING,
+    },
     "qr keep": {
         "": Key("keep"),
         "NAME": Word("keep", "NAME"),
