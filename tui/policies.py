@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backend.model import EventKind
@@ -137,7 +138,10 @@ class Policies:
             self.said[key] = text
             self._console.note(EventKind.ACTION, plain(text), subject=key[2])
 
-        return Race(self._console.require_recovery(), self.store, self._tower.watch, say=say)
+        from backend.runs.production import given_up
+
+        over = partial(given_up, manager=self._tower.runs)
+        return Race(self._console.require_recovery(), self.store, self._tower.watch, say=say, given_up=over)
 
     async def race(self, requests: Sequence[CreateRequest], timeout_s: float) -> None:
         """Asks for all; returns when the race is kept in the journal."""

@@ -90,8 +90,14 @@ class _Lane:
         return self.state in (EntryState.ASKED, EntryState.MADE)
 
 
+UNTOUCHED = frozenset(
+    {QueuedResourceState.CREATING, QueuedResourceState.ACCEPTED, QueuedResourceState.WAITING_FOR_RESOURCES}
+)
+"""States in which a request has no worker yet."""
+
+
 class Race:
-    """One race. `say` gets a sentence at each turn."""
+    """One race. `say` gets a sentence at each turn, `given_up` each request that is not wanted and has had no worker."""
 
     def __init__(
         self,
@@ -100,11 +106,13 @@ class Race:
         watch: Watch,
         *,
         say: Callable[[str], None] = lambda text: None,
+        given_up: Callable[[CreateRequest], None] = lambda request: None,
     ) -> None:
         self._recovery = recovery
         self._policies = policies
         self._watch = watch
         self._say = say
+        self._given_up = given_up
         self._lanes: list[_Lane] = []
         self.id: int | None = None
         """Of the race in the journal, once it is kept there."""
@@ -210,6 +218,8 @@ class Race:
     def _note(self, lane: _Lane, state: EntryState, text: str = "") -> None:
         lane.state = state
         self._policies.note_entry(lane.entry, state, made_at=lane.made_at, text=text)
+        if state is EntryState.REFUSED:
+            self._given_up(lane.request)
 
     async def _is_ours(self, lane: _Lane) -> bool:
         """Whether what bears the name was made when this race asked for it."""
@@ -324,6 +334,9 @@ class Race:
         if lane.may_exist:
             store = self._recovery.store
             lane.intent = store.wish(IntentKind.DELETE, lane.request.key, force=True, target_created_at=lane.made_at)
+        item = next((each for each in self._watch.fleet.queued_resources if each.key == lane.request.key), None)
+        if item is None or item.state in UNTOUCHED:
+            self._given_up(lane.request)
         lane.resolved.set()
 
     async def _cancel(self, lane: _Lane) -> None:

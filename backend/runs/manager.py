@@ -116,6 +116,29 @@ class RunManager(RunDriving):
         self.store.set_state(run_id, RunState.DETACHED, None)
         return True
 
+    def give_up(self, run_id: str, why: str) -> None:
+        """Ends a run whose workers will never be there: those on which nothing began were not started.
+
+        One that another process drives is left to it. Does nothing to a run that has ended.
+        """
+        run = self.active.get(run_id)
+        if run is None:
+            record = self.store.get(run_id)
+            if record.state is RunState.ENDED or not self._lock(run_id).take():
+                return
+            run = self._from_record(record, writable=False)
+        elif run.observed or run.state is RunState.ENDED:
+            return
+        for index, result in enumerate(run.results):
+            if not result.ended and result.started_at is None:
+                run.finish(index, Outcome.NOT_STARTED, why)
+        if run.task is not None:
+            # Its driver would look for the workers once more first, which is when its pause is over.
+            if all(result.ended for result in run.results):
+                run.task.cancel()
+        else:
+            self._settle(run)
+
     # -- after a restart ---------------------------------------------------------------------------------------------
 
     async def reattach(self, fleet: Fleet | None = None) -> list[Run]:

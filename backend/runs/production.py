@@ -11,6 +11,7 @@ import secrets as random_source
 import shlex
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -171,6 +172,14 @@ def refused(job: ProductionJob, manager: RunManager, error: CloudError) -> None:
         result.outcome, result.error = Outcome.NOT_STARTED, "Its queued resource was refused."
     manager.store.update(job.run_id, enumerate(results))
     manager.store.set_state(job.run_id, RunState.ENDED, datetime.now(UTC))
+
+
+def given_up(request: CreateRequest, manager: RunManager) -> None:
+    """A request that had no worker yet is not wanted any more: the run that it carries, if any, is over."""
+    run_id = dict(request.metadata).get(RUN_KEY, "")
+    with suppress(OperatorError):  # Of the journal: whoever follows it ends it when the request is gone.
+        if run_id and manager.knows(run_id):
+            manager.give_up(run_id, "Its queued resource was given up.")
 
 
 async def upload(bundle: Bundle, url: str) -> None:

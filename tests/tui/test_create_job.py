@@ -16,6 +16,7 @@ from backend.cloud.requests import RUN_KEY, CreateRequest
 from backend.model import Tier
 from backend.outcomes import Outcome
 from backend.runs import bundles
+from backend.runs.boots import BootPace
 from backend.runs.model import RunState
 from tests.simulator import Simulator, SimulatorFactory
 from tests.tui.driving import MEDIUM, SMALL, WIDE, Console, console
@@ -328,6 +329,8 @@ async def test_a_race_carries_the_job_and_that_of_the_winner_goes_on(
 ) -> None:
     own.inject("capacity", "us-east5-a", "v5litepod", "0")
     async with console(own.context, tmp_path, monkeypatch, size=WIDE) as driven:
+        runs = driven.app.require_tower().runs
+        runs.boot_pace = BootPace(gone_s=3600.0)  # Whoever waits for a request to be gone waits for ever.
         await form(driven, {"name": "racer", "job_command": "echo from the winner; sleep 600", "job_shell": "yes"})
         await driven.shows("each worker runs at every boot")
         await driven.press("f6")
@@ -340,8 +343,12 @@ async def test_a_race_carries_the_job_and_that_of_the_winner_goes_on(
         (winner,) = [item for item in driven.app.fleet.find("racer") if item.zone == ZONE]
         body = await driven.app.require_tower().client.describe(*winner.key)
         run_id = body["tpu"]["nodeSpec"][0]["node"]["metadata"][RUN_KEY]
-        runs = driven.app.require_tower().runs
+        (lost,) = [record.id for record in runs.store.history() if record.id != run_id]
+        await driven.until(lambda: runs.store.get(lost).state is RunState.ENDED, "the loser's run ended")
+        told = {(result.outcome, result.error) for result in runs.store.get(lost).results}
+        assert told == {(Outcome.NOT_STARTED, "Its queued resource was given up.")}
         await driven.until(lambda: run_id in runs.active and "from the winner" in log_of(driven, run_id), "its log")
+        assert runs.store.get(run_id).state is not RunState.ENDED
         assert len(runs.history()) == 2
 
 

@@ -161,6 +161,8 @@ def test_a_race_that_was_killed_is_listed_and_taken_up_by_another_process(
     assert "`slicetower qr race --resume 1` takes it up" in run(world, "qr", "race").err
     refused = run(world, "qr", "race", "again", "--resume", "1")
     assert (refused.code, "as it was begun" in refused.err) == (ExitCode.USAGE, True)
+    while {line["state"] for line in run(world, "qr", "list", "--format=json").lines} != {"WAITING_FOR_RESOURCES"}:
+        assert time.monotonic() < deadline, "the requests are not queued"
     dry = run(world, "qr", "race", "--resume", "1", "--dry-run")
     assert (dry.code, "runner in us-east5-a: WAITING_FOR_RESOURCES" in dry.err) == (ExitCode.OK, True), dry.err
     world.inject("capacity", "us-east5-a", "v5litepod", "1000")
