@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.outcomes import OperatorError
-from tui.actions import Action, words
+from tui.actions import BY_ID, Action, key_name, words
 
 ARGUMENTS: dict[str, str] = {
     "w": "TARGET [filter]",
@@ -97,6 +97,11 @@ def parse(text: str) -> CommandLine | None:
     known = words()
     action = known.get(word)
     if action is None:
+        if (keyed := BY_ID.get(word)) is not None and keyed.keys:
+            where = ", ".join(sorted(keyed.scopes)[:3])
+            raise OperatorError(
+                f"'{word}' is no command: it goes by key, {key_name(keyed.keys[0])} in {where}.", keyed.help
+            )
         near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
         raise OperatorError(
             f"There is no command '{word}'.", f"Near: {', '.join(near)}." if near else "Press ? for all of them."

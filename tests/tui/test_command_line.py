@@ -33,6 +33,7 @@ def test_an_empty_line_is_nothing() -> None:
         ("events state ' x", "Close the quotes"),
         ("refresh now", "takes no arguments"),
         ("zzzzzz", "no command 'zzzzzz'"),
+        ("sweep", "it goes by key, f6 in bench form"),
     ],
 )
 def test_what_cannot_be_understood_says_why_and_what_to_do(text: str, words: str) -> None:
