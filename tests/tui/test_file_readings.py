@@ -80,3 +80,17 @@ async def test_a_file_that_grew_is_read_again_and_one_that_went_is_told(
         await driven.press("enter")
         await driven.until(lambda: "can't be read any more" in driven.toasts())
         assert driven.app.screen is screen
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("missing.log", "No such file or directory"), ("empty.log", "holds no step of a known kind")]
+)
+async def test_why_a_file_was_not_plotted_stays_on_its_screen(
+    name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty.log").touch()
+    async with fixed_console(tmp_path, monkeypatch, size=MEDIUM) as driven:
+        await driven.settle()
+        await driven.command(f"plot {tmp_path / name}")
+        await driven.until(lambda: isinstance(driven.app.screen, FilePlotScreen))
+        await driven.until(lambda: why in " ".join(str(driven.app.screen.query_one("#bench-head").render()).split()))

@@ -11,6 +11,7 @@ from textual.widgets import Static
 from backend.outcomes import OperatorError
 from backend.sanitize import plain, plain_text
 from tui.actions import RUN_PLOT, Action, bindings
+from tui.command_line import in_console
 from tui.console import SIMULATED
 from tui.screens.bench import BenchScreen
 from tui.screens.bench_figures import CPU
@@ -116,6 +117,8 @@ class FilePlotScreen(RunPlotScreen):
         super().__init__(None, pattern or "", peak)
         self._path = path
         self._readings: FileReadings | None = None
+        self._said = "reading …"
+        """What stands below the path until the file is read: that it is being read, or why it was not."""
         self.crumb = f"plot {path.name}"
 
     def on_mount(self) -> None:
@@ -129,14 +132,18 @@ class FilePlotScreen(RunPlotScreen):
                 read_log, self._path, pattern=self._pattern or None, peak_tflops_per_device=self._peak
             )
         except ValueError as error:
-            raise OperatorError(f"The pattern cannot be used: {error}.") from error
+            self._said = f"The pattern cannot be used: {error}."
+            raise OperatorError(self._said) from error
+        except OperatorError as error:
+            self._said = in_console(f"{error.what} {error.cure}".strip())
+            raise
         self._record = self._readings.record
         self._seen = -1
         self.tick()
 
     def tick(self) -> None:
         if self._record is None:
-            self.query_one("#bench-head", Static).update(plain_text(f"{self._path}"))
+            self.query_one("#bench-head", Static).update(plain_text(f"{self._path}\n{self._said}"))
             return
         super().tick()
 
