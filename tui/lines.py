@@ -217,7 +217,7 @@ def _costs(console: Navigation, line: CommandLine) -> None:
 
     if len(line.targets) != 1:
         raise OperatorError("One time at a time.", "Write :costs 7d, 12h or all.")
-    console.go(CostsScreen(period_of(line.targets[0])))
+    console.go(CostsScreen(period_of(line.targets[0]), console.request_here()))
 
 
 def _theme(console: Navigation, line: CommandLine) -> None:

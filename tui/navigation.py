@@ -81,10 +81,19 @@ class Navigation(Toolbox):
 
         self.go(OperationsScreen())
 
+    def request_here(self) -> tuple[str, str, str] | None:
+        """The request under the fleet's cursor, while the fleet is on top."""
+        from backend.model import QueuedResource
+        from tui.screens.fleet import FleetScreen
+
+        screen = self.screen
+        item = screen.current() if isinstance(screen, FleetScreen) else None
+        return item.key if isinstance(item, QueuedResource) else None
+
     def do_go_costs(self) -> None:
         from tui.screens.costs import CostsScreen
 
-        self.go(CostsScreen())
+        self.go(CostsScreen(about=self.request_here()))
 
     def do_go_doctor(self) -> None:
         from tui.screens.machine import DoctorScreen

@@ -104,6 +104,24 @@ async def test_steps_of_benchmarks_are_written_as_csv_and_json_lines(
         assert [line["step"] for line in told[1:]] == list(range(20))
 
 
+async def test_nothing_is_asked_where_there_is_nothing_to_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fixed_console(tmp_path, monkeypatch, size=MEDIUM) as driven:
+        driven.listen(monkeypatch)
+        for key, shown, told in (
+            ("4", "6 ok, 1 failed", "There is no run to export. No run matches the filter."),
+            ("5", "done", "There is no benchmark under the cursor."),
+        ):
+            await driven.press(key)
+            await driven.shows(shown)
+            screen = driven.app.screen
+            screen.apply_filter("nobody-has-this")  # type: ignore[attr-defined]
+            await driven.press("E")
+            await driven.until(lambda told=told: told in driven.toasts(), told)  # type: ignore[misc]
+            assert driven.app.screen is screen
+
+
 async def test_what_is_no_form_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with fixed_console(tmp_path, monkeypatch, size=MEDIUM) as driven:
         driven.listen(monkeypatch)

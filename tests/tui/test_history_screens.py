@@ -28,6 +28,14 @@ def keys(driven: FixedConsole) -> list[str]:
     return [str(row.key[2] if isinstance(row.key, tuple) else row.key) for row in table(driven).visible_rows]
 
 
+def name_at(driven: FixedConsole) -> str:
+    """The name in the row of the cursor."""
+    row = table(driven).cursor_row
+    assert row is not None
+    assert isinstance(row.key, tuple)
+    return str(row.key[2])
+
+
 async def costs(driven: FixedConsole) -> None:
     await driven.settle()
     await driven.press("dollar_sign")
@@ -224,6 +232,26 @@ async def test_a_kind_that_waits_leads_to_its_requests(tmp_path: Path, monkeypat
         await driven.settle()
         assert keys(driven) == ["big-c"]
         assert table(driven).filter_text == "type=v5p-128 zone=us-east5-a tier=reserved"
+
+
+async def test_costs_from_the_fleet_are_at_the_request_of_its_cursor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fixed_console(tmp_path, monkeypatch, size=MEDIUM) as driven:
+        for line in ("", "costs 30d"):
+            driven.app.go()
+            await driven.settle()
+            driven.app.show_request("big-c")
+            await (driven.command(line) if line else driven.press("dollar_sign"))
+            await driven.shows("chip-hours")
+            await driven.settle()
+            assert name_at(driven) == "big-c"
+        await driven.press("home")
+        first = name_at(driven)
+        assert first != "big-c"
+        driven.app.screen.read_anew()  # type: ignore[attr-defined]
+        await driven.settle()
+        assert name_at(driven) == first, "the cursor stays where it was put"
 
 
 @pytest.mark.parametrize("key", ["1", "4", "5", "6", "9", "dollar_sign", "percent_sign"])

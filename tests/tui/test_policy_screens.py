@@ -63,8 +63,7 @@ async def test_a_request_is_kept_by_key_made_again_after_a_preemption_and_let_go
         form.line("preemptions").value = "2"
         await driven.shows("after up to 2 preemptions and 3 failures")
         await driven.press("ctrl+r")
-        await answer(driven, "1")
-        await driven.until(lambda: isinstance(driven.app.screen, PoliciesScreen))
+        await driven.until(lambda: isinstance(driven.app.screen, PoliciesScreen), "the policies, unasked")
         await driven.shows("keep", "train-a", "this console", "2 preemptions, 3 failures")
         before = driven.app.fleet.find("train-a")[0].created_at
         own.inject("preempt", "train-a")

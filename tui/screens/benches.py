@@ -160,6 +160,9 @@ class BenchesScreen(Exporting, TableScreen):
     def export_name(self) -> str:
         return "benches"
 
+    def require_rows(self) -> None:
+        self.chosen()
+
     async def export_lines(self, form: str) -> Iterable[str]:
         """The steps of the marked benchmarks, or of that of the cursor."""
         return export_lines(self.chosen(), form)

@@ -78,13 +78,15 @@ class CostsScreen(JournalScreen):
     crumb = "costs"
     title_of_reading = "add up the costs"
 
-    def __init__(self, period_s: float | None = DEFAULT_S) -> None:
+    def __init__(self, period_s: float | None = DEFAULT_S, about: tuple[str, str, str] | None = None) -> None:
         """
         Args:
             period_s: How far back is counted; None: as far as the journal knows.
+            about: A request to put the cursor on, once it is known.
         """
         super().__init__()
         self._period_s = period_s
+        self._about = about
         self._spent: list[Spent] = []
         self._rows: dict[bool, list[Row]] = {}
         """Of each view: requests, and their totals."""
@@ -130,6 +132,11 @@ class CostsScreen(JournalScreen):
         self.table.set_message(f"No request was seen in {period_words(self._period_s)}.", kind="empty")
         self.say("\n".join(head_words(self._spent, self._period_s, self._alone())))
         self.table.set_rows(self._rows.get(self.other_view, []))
+        mine = [each for each in self._spent if each.key[:3] == self._about]
+        self._about = None
+        if mine:
+            # A name may have been used before: the request that there is now.
+            self.table.move_to(max(mine, key=lambda each: each.key).key)
         self._tell()
 
     def chosen(self) -> Spent | None:

@@ -54,6 +54,13 @@ class Exporting(ConsoleScreen):
         """What the file is called before its time."""
         raise NotImplementedError
 
+    def require_rows(self) -> None:
+        """Looks whether there is anything to export, before it is asked how.
+
+        Raises:
+            OperatorError: There is nothing.
+        """
+
     async def export_lines(self, form: str) -> Iterable[str]:
         """The lines of the file, in a form of FORMS; they may be made in a thread.
 
@@ -64,6 +71,7 @@ class Exporting(ConsoleScreen):
 
     async def do_export(self) -> None:
         """Asks for the form, and writes it."""
+        self.require_rows()
         form = await self.console.pick("Export as", tuple(FORMS.items()))
         if form:
             await self.export(form)

@@ -99,18 +99,9 @@ class KeepFormScreen(PlanForm):
         self.check()
         if self._keep is None:
             raise OperatorError("It is not kept: the form has mistakes.")
-        keep = self._keep
-        question = Question(
-            f"Keep {keep.name}?",
-            [
-                f"It will be deleted and made again by itself, up to {count(keep.preemption_budget, 'time')} after"
-                f" preemptions and {count(keep.failure_budget, 'time')} after failures."
-            ],
-            (Choice("yes", "Keep it", "primary"), Choice("no", "Back")),
-        )
-        if await self.console.push_screen_wait(question) == "yes":
-            self.console.policies.keep(keep)
-            self.console.show_policies()
+        # The form has said what it comes to: nothing is asked twice.
+        self.console.policies.keep(self._keep)
+        self.console.show_policies()
 
 
 class RaceFormScreen(PlanForm):

@@ -194,6 +194,11 @@ class RunsScreen(Exporting, TableScreen):
     def export_name(self) -> str:
         return "runs"
 
+    def require_rows(self) -> None:
+        if not self.table.visible_rows and not self.table.marks:
+            filtered = self.table.filter_text
+            raise OperatorError("There is no run to export.", "No run matches the filter." if filtered else "")
+
     async def export_lines(self, form: str) -> Iterable[str]:
         """Who ran what, where, when, and how it ended: marked runs, those that the filter shows, or every one that is kept."""
         runs, table = self.console.require_tower().runs, self.table
