@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -11,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from textual.screen import Screen
 
 from backend.outcomes import OperatorError
+from tui.lending import Lending
 from tui.screens.base import ConsoleScreen
-from tui.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from backend.cloud.equivalents import Equivalent
@@ -26,7 +24,7 @@ LOOKED_BACK = 30
 """Runs of the journal among which the newest of a request is looked for."""
 
 
-class Navigation(Toolbox):
+class Navigation(Lending):
     """A part of the application."""
 
     # Over the fleet
@@ -380,40 +378,3 @@ class Navigation(Toolbox):
         from tui import injecting
 
         await injecting.inject(self, words)
-
-    # The terminal, lent
-
-    def _require_terminal(self) -> None:
-        driver = self._driver
-        if driver is None or not driver.can_suspend:
-            raise OperatorError("This needs a terminal of its own, and this screen is none.")
-
-    async def do_plain(self) -> None:
-        """Prints the page plainly outside the screen, where the terminal's own copying works, until enter."""
-        self._require_terminal()
-        screen = self.screen
-        text = screen.page_text() if isinstance(screen, ConsoleScreen) else ""
-        with self.batch_update(), self.suspend():
-            print(text, flush=True)
-            print("-- enter comes back to slicetower --", flush=True)
-            await asyncio.to_thread(sys.stdin.readline)
-
-    async def open_shell(self, worker: WorkerRef | None) -> None:
-        """An interactive shell on a worker, in this terminal; the loop and its tails live on meanwhile.
-
-        Raises:
-            OperatorError: There is no worker, no ssh client, or this terminal cannot be lent.
-        """
-        if worker is None:
-            raise OperatorError("There is no worker under the cursor.")
-        self._require_terminal()
-        argv = [*self.own_command(), "shell", worker.address]
-        if shutil.which(argv[0]) is None:
-            raise OperatorError(f"{argv[0]} cannot be found.")
-        # Without the batch, paints pile up behind the suspended writer and block the loop (research: tui 3.9).
-        with self.batch_update(), self.suspend():
-            print(f"shell on {worker.address}; exit comes back to slicetower", flush=True)
-            process = await asyncio.create_subprocess_exec(*argv)
-            await process.wait()
-        if process.returncode:
-            raise OperatorError(f"The shell on {worker.address} ended with {process.returncode}.")
