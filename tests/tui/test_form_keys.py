@@ -15,8 +15,9 @@ from tests.simulator import SimulatorFactory
 from tests.tui.driving import console
 from tui.actions import CREATE, bindings
 from tui.screens.confirm import Question
-from tui.screens.create import CreateScreen
+from tui.screens.create import FURTHER, CreateScreen
 from tui.screens.entry import Entry
+from tui.screens.form import Further
 
 
 class TwoFields(App[None]):
@@ -150,3 +151,43 @@ async def test_the_footer_names_a_key_for_help_that_a_text_field_does_not_take_f
         assert "? help" not in driven.text
         await driven.press("f1")
         await driven.shows("help: create")
+
+
+async def test_tabs_and_texts_typed_while_the_further_options_are_made_reach_their_fields(
+    simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(simulators().context, tmp_path, monkeypatch) as driven:
+        await driven.command("create")
+        await driven.until(
+            lambda: isinstance(driven.app.screen, CreateScreen) and driven.app.screen.focused is not None
+        )
+        form = driven.app.screen
+        assert isinstance(form, CreateScreen)
+        further = form.query_one(Further)
+        last = list(form.lines)[-1]
+        form.set_focus(form.line(last).control)
+        keys = ["tab", "y", "tab", "b", "x", "backspace", "down", "c"]
+        for key in keys:
+            driven.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await driven.until(lambda: not further.is_attached, "the further options")
+        await driven.until(lambda: form.line(FURTHER[2].name).value, "the last letter", wait_s=30)
+        assert [form.line(field.name).value for field in FURTHER[:3]] == ["yes", "b", "c"]
+        assert form.focused is form.line(FURTHER[2].name).control
+
+
+async def test_what_is_pasted_while_the_further_options_are_made_is_not_lost(
+    simulators: SimulatorFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(simulators().context, tmp_path, monkeypatch) as driven:
+        await driven.command("create")
+        await driven.until(
+            lambda: isinstance(driven.app.screen, CreateScreen) and driven.app.screen.focused is not None
+        )
+        form = driven.app.screen
+        assert isinstance(form, CreateScreen)
+        form.set_focus(form.query_one(Further))
+        driven.app.post_message(events.Key("tab", None))
+        driven.app.post_message(events.Paste("~/code"))
+        name = FURTHER[1].name
+        await driven.until(lambda: name in form.lines and form.line(name).value, "the paste", wait_s=30)
+        assert form.line(name).value == "~/code"

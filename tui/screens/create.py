@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.containers import Container
 from textual.widget import AwaitMount, Widget
 from textual.widgets import Input, Static
@@ -110,11 +110,20 @@ class CreateScreen(SavingForm):
             return
         await mounted
         place = self.query_one(Further)
-        self.set_focus(self.line(FURTHER[0].name).control)
-        for event in place.early:
-            if self.focused is not None:
-                self.focused._forward_event(event)
+        if self.focused is place:
+            self.set_focus(self.line(FURTHER[0].name).control)
+            for event in place.early:
+                if isinstance(event, events.Key) and event.key == "tab":
+                    self.focus_next()
+                elif self.focused is not None:
+                    self.focused._forward_event(event)
         await place.remove()
+
+    def do_next_field(self) -> None:
+        if isinstance(self.focused, Further):
+            self.focused.early.append(events.Key("tab", None))
+        else:
+            super().do_next_field()
 
     def _line(self, field: Field) -> FormLine:
         context = self.console.context

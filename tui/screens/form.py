@@ -120,8 +120,8 @@ class Further(Widget, can_focus=True):
     def __init__(self, number: int) -> None:
         super().__init__(id="further")
         self._number = number
-        self.early: list[events.Key] = []
-        """What was typed while the fields are being made."""
+        self.early: list[events.Key | events.Paste] = []
+        """What was typed and pasted while the fields are being made, with a tab for each step to the next field."""
 
     def render(self) -> Content:
         glyphs: GlyphSet = getattr(self.app, "glyphs", UNICODE)
@@ -133,10 +133,14 @@ class Further(Widget, can_focus=True):
     def check_consume_key(self, key: str, character: str | None) -> bool:
         return bool(character and character.isprintable())
 
-    def on_key(self, event: events.Key) -> None:
-        if event.is_printable:
-            event.stop()
+    def _forward_event(self, event: events.Event) -> None:
+        """Keeps what is meant for the fields, at once: later it would come after the steps between them."""
+        if isinstance(event, events.Paste) or (
+            isinstance(event, events.Key) and (event.is_printable or event.key == "backspace")
+        ):
             self.early.append(event)
+        else:
+            super()._forward_event(event)
 
     def on_click(self) -> None:
         self.focus()
