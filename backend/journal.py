@@ -79,12 +79,34 @@ _STEPS = (
 )
 
 
-class Journal:
+class Reader:
+    """What the stores of components read by."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.connection = connection
+
+    def rows(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """What a query on `connection` finds: how the stores of components read.
+
+        Raises:
+            OperatorError: the file is damaged, or can't be read.
+        """
+        try:
+            return self.connection.execute(query, tuple(values)).fetchall()
+        except sqlite3.Error as error:
+            raise sqlite.told(self.path, error) from error
+
+    def row(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
+        """The first of them."""
+        return next(iter(self.rows(query, values)), None)
+
+
+class Journal(Reader):
     """An open journal. `connection` is for the thread that opened it; `observe` may run in any one other thread."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, background: sqlite3.Connection) -> None:
-        self.path = path
-        self.connection = connection
+        super().__init__(path, connection)
         self._background = background
         self._lock = threading.Lock()
         self._writer = uuid4().hex[:12]
@@ -289,28 +311,23 @@ class Journal:
         """
         return stays.queue_waits(self._read_apart(stays.QUEUE_WAITS, [limit]))
 
-    def rows(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """What a query on `connection` finds: how the stores of components read.
+    def _read_apart(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        with self.apart() as reader:
+            return reader.rows(query, values)
+
+    @contextmanager
+    def apart(self) -> Iterator[Reader]:
+        """A connection of its own to read by, which waits for no writer and is bound to no thread.
 
         Raises:
             OperatorError: the file is damaged, or can't be read.
         """
         try:
-            return self.connection.execute(query, tuple(values)).fetchall()
+            connection = sqlite.connect(self.path, create=False)
         except sqlite3.Error as error:
             raise sqlite.told(self.path, error) from error
-
-    def row(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
-        """The first of them."""
-        return next(iter(self.rows(query, values)), None)
-
-    def _read_apart(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Reads by a connection of its own, which waits for no writer and is bound to no thread."""
-        try:
-            with closing(sqlite.connect(self.path, create=False)) as connection:
-                return connection.execute(query, tuple(values)).fetchall()
-        except sqlite3.Error as error:
-            raise sqlite.told(self.path, error) from error
+        with closing(connection):
+            yield Reader(self.path, connection)
 
     def _insert(self, connection: sqlite3.Connection, events: Iterable[Event]) -> None:
         connection.executemany(

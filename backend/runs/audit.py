@@ -18,6 +18,7 @@ from typing import Any
 
 from backend.outcomes import OperatorError
 from backend.runs.fanout import WorkerResult
+from backend.runs.history import RunReader
 from backend.runs.model import RunRecord
 from backend.runs.store import RunJournal
 from backend.sanitize import plain
@@ -62,10 +63,44 @@ def checked_tag(text: str) -> str:
     return tag
 
 
-class RunAudit:
+class AuditHistory:
+    """Origins and tags as the journal has them."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+
+    def origin(self, run_id: str) -> Origin:
+        row = self._reader.row("SELECT user, host FROM run_origins WHERE run = ?", (run_id,))
+        return Origin(*row) if row else Origin()
+
+    def tags(self, run_id: str) -> tuple[str, ...]:
+        rows = self._reader.rows("SELECT tag FROM run_tags WHERE run = ? ORDER BY tag", (run_id,))
+        return tuple(str(row[0]) for row in rows)
+
+    def all_tags(self) -> dict[str, tuple[str, ...]]:
+        """Those of every run that has any, by its id."""
+        found: dict[str, tuple[str, ...]] = {}
+        for run_id, tag in self._reader.rows("SELECT run, tag FROM run_tags ORDER BY run, tag"):
+            found[run_id] = (*found.get(run_id, ()), str(tag))
+        return found
+
+    def tagged(self, tag: str) -> frozenset[str]:
+        """Ids of the runs that have a tag."""
+        return frozenset(row[0] for row in self._reader.rows("SELECT run FROM run_tags WHERE tag = ?", (tag,)))
+
+    def rows(self, records: Iterable[RunRecord]) -> Iterator[dict[str, Any]]:
+        """One flat row for each worker of each run: AUDIT_FIELDS in order; times are datetimes or None."""
+        for record in records:
+            origin, tags = self.origin(record.id), " ".join(self.tags(record.id))
+            for result in record.results:
+                yield _row(record, result, origin, tags)
+
+
+class RunAudit(AuditHistory):
     """Origins and tags."""
 
     def __init__(self, journal: RunJournal) -> None:
+        super().__init__(journal)
         self._journal = journal
         journal.migrate("run_audit", _STEPS)
 
@@ -76,25 +111,6 @@ class RunAudit:
             connection.execute(
                 "INSERT OR REPLACE INTO run_origins VALUES (?, ?, ?)", (run_id, origin.user, origin.host)
             )
-
-    def origin(self, run_id: str) -> Origin:
-        row = self._journal.row("SELECT user, host FROM run_origins WHERE run = ?", (run_id,))
-        return Origin(*row) if row else Origin()
-
-    def tags(self, run_id: str) -> tuple[str, ...]:
-        rows = self._journal.rows("SELECT tag FROM run_tags WHERE run = ? ORDER BY tag", (run_id,))
-        return tuple(str(row[0]) for row in rows)
-
-    def all_tags(self) -> dict[str, tuple[str, ...]]:
-        """Those of every run that has any, by its id."""
-        found: dict[str, tuple[str, ...]] = {}
-        for run_id, tag in self._journal.rows("SELECT run, tag FROM run_tags ORDER BY run, tag"):
-            found[run_id] = (*found.get(run_id, ()), str(tag))
-        return found
-
-    def tagged(self, tag: str) -> frozenset[str]:
-        """Ids of the runs that have a tag."""
-        return frozenset(row[0] for row in self._journal.rows("SELECT run FROM run_tags WHERE tag = ?", (tag,)))
 
     def tag(self, run_id: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
         """Adds and removes tags; one that is there already, or is not there, stays so.
@@ -113,13 +129,6 @@ class RunAudit:
         with self._journal.transaction() as connection:
             connection.execute("DELETE FROM run_tags WHERE run = ?", (run_id,))
             connection.execute("DELETE FROM run_origins WHERE run = ?", (run_id,))
-
-    def rows(self, records: Iterable[RunRecord]) -> Iterator[dict[str, Any]]:
-        """One flat row for each worker of each run: AUDIT_FIELDS in order; times are datetimes or None."""
-        for record in records:
-            origin, tags = self.origin(record.id), " ".join(self.tags(record.id))
-            for result in record.results:
-                yield _row(record, result, origin, tags)
 
 
 AUDIT_FIELDS = (

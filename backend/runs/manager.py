@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets as random_source
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from backend.model import Fleet
 from backend.outcomes import OperatorError, Outcome
+from backend.runs.audit import AuditHistory
 from backend.runs.driving import UNREACHED_TEXT, RunDriving, where_of
 from backend.runs.fanout import Phase, WorkerResult
+from backend.runs.history import EVERY_RUN, RunHistory
 from backend.runs.live import Run, new_results, now
 from backend.runs.model import RunHead, RunPlan, RunRecord, RunRequest, RunState, StopReport
 from backend.runs.plan import make_plan
@@ -322,6 +325,27 @@ class RunManager(RunDriving):
         """The same without their workers, for lists."""
         self.close_abandoned()
         return self.store.heads(limit=limit)
+
+    async def all_heads(self) -> list[RunHead]:
+        """The same of every run that is kept, read beside the loop: thousands take a while."""
+        self.close_abandoned()
+
+        def read() -> list[RunHead]:
+            with self._journal.apart() as reader:
+                return RunHistory(reader).heads(limit=EVERY_RUN)
+
+        return await asyncio.to_thread(read)
+
+    async def audit_rows(self, only: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """A row for each worker of each run, of these or of every one that is kept, oldest first; read beside the loop."""
+        self.close_abandoned()
+
+        def read() -> list[dict[str, Any]]:
+            with self._journal.apart() as reader:
+                records = RunHistory(reader).history(limit=EVERY_RUN, only=only)
+                return list(AuditHistory(reader).rows(reversed(records)))
+
+        return await asyncio.to_thread(read)
 
     def close_abandoned(self) -> None:
         """What runs in the record and is held by no process any more: whoever drives a run holds its lock until it dies.

@@ -16,8 +16,9 @@ from backend.cloud.usage import LimitStore
 from backend.journal import Journal
 from backend.model import Fleet
 from backend.outcomes import OperatorError, Outcome
-from backend.runs.audit import RunAudit
+from backend.runs.audit import AuditHistory, RunAudit
 from backend.runs.fanout import WorkerResult
+from backend.runs.history import RunHistory
 from backend.runs.model import RunRecord, RunRequest, RunState
 from backend.runs.store import RunStore
 from backend.ssh.boot import ReadySince
@@ -121,6 +122,19 @@ def test_a_journal_that_may_not_be_written_says_so_and_keeps_what_it_has(name: s
     stores.journal.connection.execute("PRAGMA query_only = OFF")
     stores.runs.set_note(RUN, "again")
     assert stores.runs.get(RUN).note == "again"
+
+
+def test_what_is_read_beside_the_loop_is_the_same_and_fails_as_a_sentence(stores: Stores) -> None:
+    stores.audit.tag(RUN, ["x"])
+    with stores.journal.apart() as reader:
+        apart = RunHistory(reader)
+        assert apart.heads() == stores.runs.heads()
+        assert apart.history() == stores.runs.history() == apart.history(only=[RUN])
+        assert apart.history(only=["another"]) == []
+        assert AuditHistory(reader).tags(RUN) == ("x",)
+        reader.connection.execute("DROP TABLE run_workers")
+        with pytest.raises(OperatorError, match="is damaged: no such table"):
+            apart.history()
 
 
 def test_a_run_is_written_with_all_its_workers_or_not_at_all(stores: Stores) -> None:

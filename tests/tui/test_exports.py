@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from textual.widgets import TextArea
 from backend.bench.compare import CSV_COLUMNS
 from backend.outcomes import OperatorError
 from backend.runs.audit import AUDIT_FIELDS, audit_csv
+from backend.runs.history import EVERY_RUN, RunHistory
 from tests.tui.driving import MEDIUM
 from tests.tui.fixed import facts
 from tests.tui.fixed.scenes import run_of
@@ -180,3 +182,36 @@ async def test_a_benchmark_says_the_command_that_repeats_it(tmp_path: Path, monk
         await run_of(driven, facts.SHORN_ID, "g")
         await driven.until(lambda: isinstance(driven.app.screen, PageDialog))
         assert driven.app.screen.query_one(TextArea).text.count("slicetower bench shardings") == 1
+
+
+@pytest.mark.parametrize("keys", [("4", "E", "c"), ("4", "X"), ("4", "X", "ctrl+r")])
+async def test_every_run_is_read_beside_the_loop(
+    keys: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten thousand runs take a second or two, in which nothing could be typed."""
+    on_loop: list[str] = []
+    beside: list[str] = []
+
+    def watched(name: str) -> None:
+        method = getattr(RunHistory, name)
+
+        def watch(self: RunHistory, *arguments: object, **more: object) -> object:
+            if more.get("limit") == EVERY_RUN:
+                here = threading.current_thread() is threading.main_thread()
+                (on_loop if here else beside).append(name)
+            return method(self, *arguments, **more)
+
+        monkeypatch.setattr(RunHistory, name, watch)
+
+    async with fixed_console(tmp_path, monkeypatch, size=MEDIUM) as driven:
+        driven.listen(monkeypatch)
+        await driven.press("4")
+        await driven.shows("6 ok, 1 failed")
+        watched("heads")
+        watched("history")
+        for key in keys[1:]:
+            await driven.press(key)
+            await driven.settle()
+        await driven.until(lambda: beside, "reading")
+        await driven.until(lambda: "lines to" in driven.toasts() or "runs" in driven.text, "what was read")
+        assert on_loop == []

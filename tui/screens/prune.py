@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from backend.tower import Tower
 
 DEFAULT_AGE = "30d"
-EVERY_RUN = 2**31
-"""As a limit: no limit."""
 ASK_LINES = 40
 """Runs that are listed in the question; more are counted."""
 NO, YES = "stay", "go too"
@@ -115,9 +113,7 @@ class PruneFormScreen(PlanForm):
         self.background(self._read(), group="work", title="read which runs are kept")
 
     async def _read(self) -> None:
-        # The form is there before thousands of runs are read.
-        await asyncio.sleep(0)
-        self._records = self.console.require_tower().runs.heads(limit=EVERY_RUN)
+        self._records = await self.console.require_tower().runs.all_heads()
         self.check()
 
     def judge(self, texts: Mapping[str, str]) -> Judged:
@@ -183,7 +179,7 @@ class PruneScreen(WorkScreen):
 
     async def _look(self) -> None:
         tower, request, now = self.console.require_tower(), self._request, utc_now()
-        records = tower.runs.heads(limit=EVERY_RUN)
+        records = await tower.runs.all_heads()
         self._records = {record.id: record for record in records}
 
         def plan() -> PrunePlan:

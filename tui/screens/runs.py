@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from backend.runs.manager import Run
     from backend.targets import WorkerRef
 
-EVERY_RUN = 2**31
-"""As a limit: no limit."""
 COLUMNS = (
     Column("started", "STARTED (UTC)", width=14),
     Column("state", "STATE", min_width=8, max_width=10),
@@ -204,10 +202,9 @@ class RunsScreen(Exporting, TableScreen):
         runs, table = self.console.require_tower().runs, self.table
         shown = {row.key for row in table.visible_rows} if table.filter_text else None
         chosen = table.marks or shown
-        records = [record for record in runs.history(limit=EVERY_RUN) if chosen is None or record.id in chosen]
-        if not records:
+        rows = await runs.audit_rows(frozenset(map(str, chosen)) if chosen is not None else None)
+        if not rows:
             raise OperatorError("There is no run to export.", "One that was just begun is kept a moment later.")
-        rows = list(runs.audit.rows(reversed(records)))
         return audit_csv(rows) if form == "csv" else audit_json(rows)
 
     def do_prune(self) -> None:
