@@ -316,17 +316,26 @@ class SliceTower(Toasts, Station, Navigation):
         from tui.screens.leaving import leaving_choices, leaving_lines, left_words
 
         kept, raced = self.carried_out()
+        tower, unread = self.tower, ""
+        try:
+            spent = list(tower.costs(self.fleet.queued_resources).values()) if tower is not None else []
+            keeps, wishes = self.keeps(), self.wishes()
+        except OperatorError as error:
+            # The way out stays open: the cure of a damaged journal is to leave, and to begin with a new one.
+            spent, keeps, wishes = [], (), ()
+            unread = f"What is wished, kept and used is not known. {error.what} {error.cure}".strip()
         lines = leaving_lines(
             self.fleet,
             self.live_runs(),
             self.context.prices,
-            spent=self.tower.costs(self.fleet.queued_resources).values() if self.tower is not None else (),
-            keeps=self.keeps(),
-            wishes=self.wishes(),
+            spent=spent,
+            keeps=keeps,
+            wishes=wishes,
             forwards=self.forwards.living,
             kept_here=kept,
             raced_here=raced,
         )
+        lines += [unread] if unread else []
         answer: str | None = "quit"
         if lines:
             choices = leaving_choices(bool(kept or raced))

@@ -103,7 +103,13 @@ class EventsScreen(TableScreen):
             return
         self._seen = seen
         # The journal holds ours and those of other consoles; without it there are only ours.
-        events = tower.journal.events(limit=SHOWN) if tower is not None else list(self.console.notices)
+        try:
+            events = tower.journal.events(limit=SHOWN) if tower is not None else list(self.console.notices)
+        except OperatorError as error:
+            self.table.set_message(f"{error.what} {error.cure}".strip(), kind="error")
+            self.table.set_rows(rows(list(self.console.notices)))
+            raise
+        self.table.set_message("")
         self.table.set_rows(rows(events))
         self._tell()
 
