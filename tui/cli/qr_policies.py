@@ -25,7 +25,6 @@ from backend.cloud.validation import problems
 from backend.context import Context
 from backend.model import Fleet
 from backend.outcomes import ExitCode, OperatorError
-from backend.runs.production import given_up
 from backend.sanitize import plain
 from backend.tower import Tower
 from tui.cli.output import add_format, print_json, print_table
@@ -245,19 +244,20 @@ async def race(arguments: argparse.Namespace) -> int:
                 raise OperatorError(f"{entry.name} exists already in {entry.zone}.", "Choose another id.")
     async with Tower.open(context) as tower:
         recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say, limits=LimitStore(tower.journal))
-        runner = Race(
-            recovery,
-            PolicyStore(tower.journal),
-            tower.watch,
-            say=_say,
-            given_up=partial(given_up, manager=tower.runs),
-        )
+        runner = _runner(tower, recovery)
         tower.record(f"a race of {len(entries)} requests", subject=request.name)
         winner = await runner.run(entries, arguments.timeout or RACE_TIMEOUT_S)
         tower.record(f"won the race in {winner.zone}", subject=winner.name)
         fleet = await tower.refresh()
         print_rows([item for item in fleet.queued_resources if item.key == winner.key], fleet, arguments.format)
     return ExitCode.OK
+
+
+def _runner(tower: Tower, recovery: Recovery) -> Race:
+    from backend.runs.production import given_up
+
+    over = partial(given_up, manager=tower.runs)
+    return Race(recovery, PolicyStore(tower.journal), tower.watch, say=_say, given_up=over)
 
 
 def _says_nothing(arguments: argparse.Namespace) -> bool:
@@ -344,13 +344,7 @@ async def _resume(arguments: argparse.Namespace, context: Context) -> int:
         context = replace(context, project=projects.pop(), zones=zones, also=())
     async with Tower.open(context) as tower:
         recovery = Recovery(tower.client, IntentStore(tower.journal), say=_say, limits=LimitStore(tower.journal))
-        runner = Race(
-            recovery,
-            PolicyStore(tower.journal),
-            tower.watch,
-            say=_say,
-            given_up=partial(given_up, manager=tower.runs),
-        )
+        runner = _runner(tower, recovery)
         winner = await runner.resume(kept.id, arguments.timeout)
         if winner is None:
             _say(f"race {kept.id} was decided before: what lost is cancelled")
