@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -78,10 +78,15 @@ class RunHistory:
             raise OperatorError(f"There is no run '{plain(text)}'.", "`slicetower runs list` shows them.")
         return self._read(found[0])
 
-    def history(self, *, limit: int = 200, only: Collection[str] | None = None) -> list[RunRecord]:
-        """The newest runs first; of those only these, if any are named."""
-        ids = self._ids("ORDER BY started_at DESC LIMIT ?", (limit,))
-        return [self._read(run_id) for run_id in ids if only is None or run_id in only]
+    def history(self, *, limit: int = 200) -> list[RunRecord]:
+        """The newest runs first."""
+        return [self._read(run_id) for run_id in self._ids("ORDER BY started_at DESC LIMIT ?", (limit,))]
+
+    def oldest_first(self, only: Collection[str] | None = None) -> Iterator[RunRecord]:
+        """Every run that is kept, or these alone: one after another, so that thousands are never held at once."""
+        for run_id in self._ids("ORDER BY started_at", ()):
+            if only is None or run_id in only:
+                yield self._read(run_id)
 
     def heads(self, *, limit: int = 200) -> list[RunHead]:
         """The newest runs first, without their workers: cheap however many those are, and cheaper when asked again."""

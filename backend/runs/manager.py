@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets as random_source
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -336,16 +336,13 @@ class RunManager(RunDriving):
 
         return await asyncio.to_thread(read)
 
-    async def audit_rows(self, only: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """A row for each worker of each run, of these or of every one that is kept, oldest first; read beside the loop."""
-        self.close_abandoned()
+    def audit_rows(self, only: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+        """A row for each worker of each run, of these or of every one that is kept, oldest first: for any thread.
 
-        def read() -> list[dict[str, Any]]:
-            with self._journal.apart() as reader:
-                records = RunHistory(reader).history(limit=EVERY_RUN, only=only)
-                return list(AuditHistory(reader).rows(reversed(records)))
-
-        return await asyncio.to_thread(read)
+        They are read while they are taken, by a connection of their own.
+        """
+        with self._journal.apart() as reader:
+            yield from AuditHistory(reader).rows(RunHistory(reader).oldest_first(only))
 
     def close_abandoned(self) -> None:
         """What runs in the record and is held by no process any more: whoever drives a run holds its lock until it dies.

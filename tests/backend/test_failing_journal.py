@@ -129,8 +129,10 @@ def test_what_is_read_beside_the_loop_is_the_same_and_fails_as_a_sentence(stores
     with stores.journal.apart() as reader:
         apart = RunHistory(reader)
         assert apart.heads() == stores.runs.heads()
-        assert apart.history() == stores.runs.history() == apart.history(only=[RUN])
-        assert apart.history(only=["another"]) == []
+        assert (
+            apart.history() == stores.runs.history() == list(apart.oldest_first()) == list(apart.oldest_first([RUN]))
+        )
+        assert list(apart.oldest_first(["another"])) == []
         assert AuditHistory(reader).tags(RUN) == ("x",)
         reader.connection.execute("DROP TABLE run_workers")
         with pytest.raises(OperatorError, match="is damaged: no such table"):

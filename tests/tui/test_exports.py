@@ -15,6 +15,7 @@ from backend.bench.compare import CSV_COLUMNS
 from backend.outcomes import OperatorError
 from backend.runs.audit import AUDIT_FIELDS, audit_csv
 from backend.runs.history import EVERY_RUN, RunHistory
+from backend.runs.model import RunHead, RunRecord
 from tests.tui.driving import MEDIUM
 from tests.tui.fixed import facts
 from tests.tui.fixed.scenes import run_of
@@ -192,23 +193,27 @@ async def test_every_run_is_read_beside_the_loop(
     on_loop: list[str] = []
     beside: list[str] = []
 
-    def watched(name: str) -> None:
-        method = getattr(RunHistory, name)
+    heads, read = RunHistory.heads, RunHistory._read
 
-        def watch(self: RunHistory, *arguments: object, **more: object) -> object:
-            if more.get("limit") == EVERY_RUN:
-                here = threading.current_thread() is threading.main_thread()
-                (on_loop if here else beside).append(name)
-            return method(self, *arguments, **more)
+    def note(what: str) -> None:
+        (on_loop if threading.current_thread() is threading.main_thread() else beside).append(what)
 
-        monkeypatch.setattr(RunHistory, name, watch)
+    def all_heads(self: RunHistory, *, limit: int = 200) -> list[RunHead]:
+        if limit == EVERY_RUN:
+            note("heads")
+        return heads(self, limit=limit)
+
+    def one(self: RunHistory, run_id: str) -> RunRecord:
+        if keys[1] == "E":
+            note(run_id)
+        return read(self, run_id)
 
     async with fixed_console(tmp_path, monkeypatch, size=MEDIUM) as driven:
         driven.listen(monkeypatch)
         await driven.press("4")
         await driven.shows("6 ok, 1 failed")
-        watched("heads")
-        watched("history")
+        monkeypatch.setattr(RunHistory, "heads", all_heads)
+        monkeypatch.setattr(RunHistory, "_read", one)
         for key in keys[1:]:
             await driven.press(key)
             await driven.settle()

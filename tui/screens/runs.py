@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -202,9 +203,13 @@ class RunsScreen(Exporting, TableScreen):
         runs, table = self.console.require_tower().runs, self.table
         shown = {row.key for row in table.visible_rows} if table.filter_text else None
         chosen = table.marks or shown
-        rows = await runs.audit_rows(frozenset(map(str, chosen)) if chosen is not None else None)
-        if not rows:
+        runs.close_abandoned()
+        rows = runs.audit_rows(frozenset(map(str, chosen)) if chosen is not None else None)
+        first = await asyncio.to_thread(next, rows, None)
+        if first is None:
             raise OperatorError("There is no run to export.", "One that was just begun is kept a moment later.")
+        # The others are read where they are written: beside the loop.
+        rows = chain([first], rows)
         return audit_csv(rows) if form == "csv" else audit_json(rows)
 
     def do_prune(self) -> None:
