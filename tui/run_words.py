@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -87,11 +85,15 @@ def read_options(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]
         else:
             texts[option.field] = value
     if variables:
+        import shlex
+
         texts["environment"] = shlex.join(variables)
     return tuple(targets), texts
 
 
 def _unknown(name: str) -> OperatorError:
+    import difflib
+
     near = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=0.5)
     offered = f"{near[0]} is near." if near else f"There are {', '.join(OPTIONS)}."
     return _wrong(f":run has no option '{name}'.", f"{offered} What each worker shall run stands after ` -- `.")
