@@ -21,6 +21,7 @@ from textual.driver import Driver
 from textual.events import Event as TerminalEvent
 from textual.events import Key, MouseDown, MouseScrollDown, MouseScrollUp
 from textual.screen import Screen
+from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
 from backend.outcomes import OperatorError
@@ -176,7 +177,22 @@ class SliceTower(Toasts, Station, Navigation):
         if isinstance(event, Key) and isinstance(self.screen, Performs) and not self.screen.takes(event):
             # Typed ahead, before the question was on the screen: whatever it was meant for, it is no answer.
             return
+        if isinstance(event, Key) and not event.is_forwarded and await self._done_in_turn(event):
+            return
         await super().on_event(event)
+
+    async def _done_in_turn(self, event: Key) -> bool:
+        """Carries a key out before the next one is looked at, where no field takes what is typed.
+
+        By way of the widget that has the focus it would come after a key with priority that was pressed later: `j` and `x` in one
+        burst, as over a slow line, would run on the row before. True when it meant something.
+        """
+        screen, focused = self.screen, self.focused
+        if not isinstance(screen, ConsoleScreen) or screen.SCOPE not in MAIN or focused is None:
+            return False
+        if focused.check_consume_key(event.key, event.character) or isinstance(focused, Input):
+            return False
+        return await self._check_bindings(event.key, priority=True) or await self._check_bindings(event.key)
 
     def on_key(self, event: Key) -> None:
         """A key that means nothing where it was pressed says so, and what it means elsewhere."""

@@ -271,7 +271,7 @@ async def test_a_benchmark_is_kept_as_a_baseline_and_later_ones_are_held_against
         for record in (measured("later", 100.0, 1, 9), measured("noisy", 119.0, 1, 8)):
             store.save(record)
         driven.app.pop_screen()
-        await driven.press("5", "g")
+        await driven.press("5", "home")
         await driven.shows("119")
         await driven.press("equals_sign")
         await driven.shows("Compare with which baseline?", "release: train-a")
