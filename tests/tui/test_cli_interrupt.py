@@ -33,8 +33,8 @@ def sim(simulators: SimulatorFactory) -> Simulator:
 
 def _take_terminal(*, nohup: bool) -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    if nohup:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Said either way: the tests themselves may run under nohup.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
 
 
 class Terminal:
