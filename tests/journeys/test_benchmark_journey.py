@@ -95,7 +95,7 @@ def test_from_the_plan_to_the_decision(tmp_path: Path, simulators: SimulatorFact
         console.step("bench-6-readings")
         console.keys("5")
         console.wait_for(r"two +\S+x\S+/2x1x1 .*\n")
-        console.keys("g", "=")
+        console.keys("Home", "=")
         console.wait_for("Compare with which baseline")
         console.keys("Enter")
         console.wait_for("(faster|slower|same)")
