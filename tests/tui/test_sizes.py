@@ -30,6 +30,9 @@ async def test_a_form_stands_beside_its_preview_at_every_wide_size_and_above_it_
             await driven.until(lambda wide=size: driven.app.screen.size.width == wide[0] and pane.region.width > 0)  # type: ignore[misc]
             assert pane.region.x >= form.region.right
             assert pane.region.y == form.region.y
+            for title in ("gcloud alpha", "gcloud ·", "curl", "JSON"):
+                await driven.press("f3")
+                await driven.shows(title)
         await driven.pilot.resize_terminal(*SMALL)
         await driven.until(lambda: not pane.display or not pane.region, "the preview to go")
 

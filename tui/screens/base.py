@@ -163,6 +163,11 @@ class ConsoleScreen(Performs, Screen[None]):
             fitting = [name for least, name in sorted(breakpoints or ()) if dimension >= least]
             self.add_class(*fitting[-1:], update=False)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether what belongs together stands beside each other: of the classes of width a screen has one alone."""
+        return self.has_class("-wide") or self.has_class("-vast")
+
     def compose_body(self) -> Iterable[Widget]:
         """The widgets between crumbs and prompt."""
         return ()

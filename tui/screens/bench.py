@@ -101,8 +101,7 @@ class BenchScreen(Exporting):
         if record.state.value == "failed" and not self._judged:
             self._judged = True
             self.background(self._judge(), group="verdict", title="look why it failed")
-        beside_plot = self.has_class("-wide") or self.has_class("-vast")
-        width = (COLUMN_WIDTH if beside_plot else self.size.width) - MARGINS
+        width = (COLUMN_WIDTH if self.is_wide else self.size.width) - MARGINS
         self.query_one("#figures", Static).update(plain_text("\n".join(self.lines_of(record, width))))
 
     def on_resize(self) -> None:

@@ -287,7 +287,7 @@ class CreateScreen(SavingForm):
     # Actions
 
     def do_next_preview(self) -> None:
-        self.query_one(PreviewPane).next(narrow=not self.has_class("-wide"))
+        self.query_one(PreviewPane).next(narrow=not self.is_wide)
         self._dirty = True
         self.check()
 

@@ -15,7 +15,7 @@ from backend.outcomes import OperatorError
 from backend.runs.bundles import Bundle
 from tui.console import Console
 from tui.screens.create_job import BUNDLE, COMMAND, ENVIRONMENT, SYNC, planned, read_job, with_code
-from tui.screens.packing import Packing
+from tui.screens.packing import Packing, of_folder
 from tui.screens.working import work
 
 if TYPE_CHECKING:
@@ -100,13 +100,10 @@ class JobShipping:
 
     def _code(self, folder: str, found: list[Problem], notes: list[Problem]) -> Bundle | None:
         """The packed folder, once it is."""
-        if self._packing is not None and self._packing.folder != folder:
-            self._packing.stop()
-            self._packing = None
-        if not folder:
-            return None
+        before, self._packing = self._packing, of_folder(self._packing, folder)
         if self._packing is None:
-            self._packing = Packing(folder)
+            return None
+        if self._packing is not before:
             self._pack(self._packing)
         packed = self._packing.found
         if isinstance(packed, OperatorError):

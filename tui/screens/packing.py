@@ -58,3 +58,12 @@ class Packing:
         self._done, self._total = done, total
         if self._stop.is_set():
             raise _BrokenOff
+
+
+def of_folder(before: Packing | None, folder: str) -> Packing | None:
+    """The packing of the folder that a form names now, to be begun if it is another one; the one before is broken off then."""
+    if before is not None and before.folder == folder:
+        return before
+    if before is not None:
+        before.stop()
+    return Packing(folder) if folder else None

@@ -14,7 +14,7 @@ from backend.outcomes import Outcome
 from backend.runs.fanout import first_failure
 from backend.sanitize import plain
 from tui.durations import format_duration
-from tui.screens.run_rows import detail, fold_targets, heat
+from tui.screens.run_rows import detail, fold_targets, heat, tail
 from tui.widgets.heat_strip import HeatStrip
 from tui.wording import count
 
@@ -36,17 +36,8 @@ def speaker(results: Sequence[WorkerResult]) -> WorkerResult:
 
 def last_lines(path: Path) -> list[str]:
     """The last lines of a log, safe to draw; none where there is no log. Reads from disk: call it in a thread."""
-    try:
-        with path.open("rb") as file:
-            left_out = max(0, path.stat().st_size - TAIL_BYTES)
-            file.seek(left_out)
-            end = file.read(TAIL_BYTES)
-    except FileNotFoundError:
-        return []
-    lines = end.removesuffix(b"\n").split(b"\n")
-    if left_out and len(lines) > 1:
-        del lines[0]
-    return [plain(line, limit=LINE_LIMIT) for line in lines[-TAIL_LINES:]] if end else []
+    end = tail(path, TAIL_BYTES).removesuffix(b"\n")
+    return [plain(line, limit=LINE_LIMIT) for line in end.split(b"\n")[-TAIL_LINES:]] if end else []
 
 
 def how_words(request: RunRequest) -> list[str]:

@@ -18,7 +18,7 @@ from tui.run_words import ON
 from tui.screens.choose import Offer
 from tui.screens.form import FormLine
 from tui.screens.form_choices import SavingForm, command_requests
-from tui.screens.packing import TYPED_S, Packing
+from tui.screens.packing import TYPED_S, Packing, of_folder
 from tui.screens.plan_form import Judged, TargetForm
 from tui.screens.working import work
 from tui.wording import count
@@ -260,13 +260,10 @@ class RunFormScreen(TargetForm, SavingForm):
 
     def _bundle(self, folder: str) -> Bundle | OperatorError | None:
         """What would be shipped; packed in a thread, and the form is judged again when that is done."""
-        if self._packing is not None and self._packing.folder != folder:
-            self._packing.stop()
-            self._packing = None
-        if not folder:
-            return None
+        before, self._packing = self._packing, of_folder(self._packing, folder)
         if self._packing is None:
-            self._packing = Packing(folder)
+            return None
+        if self._packing is not before:
             self.background(self._pack(self._packing), group="pack", title="pack the folder")
         found = self._packing.found
         return found if found is not None else OperatorError(self._packing.words, "ctrl+r is for when it is done.")

@@ -95,14 +95,15 @@ def progress_words(results: Iterable[WorkerResult]) -> str:
     return ", ".join(f"{number} {word}" for word, number in phase_counts(results).items())
 
 
-def _tail(path: Path) -> bytes:
-    """The end of a log, from the beginning of a line."""
+def tail(path: Path, limit: int = OUTPUT_LIMIT) -> bytes:
+    """The end of a log, from the beginning of a line. Reads from disk: call it in a thread."""
     try:
         with path.open("rb") as file:
-            left_out = max(0, path.stat().st_size - OUTPUT_LIMIT)
+            left_out = max(0, path.stat().st_size - limit)
             file.seek(left_out)
-            end = file.read(OUTPUT_LIMIT)
-            return end[end.find(b"\n") + 1 :] if left_out else end
+            end = file.read(limit)
+            # One line that is longer than all of it is shown by its end.
+            return (end.partition(b"\n")[2] or end) if left_out else end
     except FileNotFoundError:
         # A worker that never began has no log.
         return b""
@@ -129,7 +130,7 @@ def gather(results: Sequence[WorkerResult], paths: Sequence[Path]) -> list[Outco
     first = min(known, key=lambda item: (item.ended_at is None, item.ended_at), default=None)
     by_address = {result.worker.address: result for result in ended}
     outputs = [
-        WorkerOutput(address, result.outcome, result.exit_code, _tail(by_path[address]))
+        WorkerOutput(address, result.outcome, result.exit_code, tail(by_path[address]))
         for address, result in by_address.items()
     ]
     found = []
